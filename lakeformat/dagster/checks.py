@@ -1,4 +1,5 @@
-"""Asset checks of tables: row counts against the snapshot, unique keys, partitions with rows, unchanged columns.
+"""Asset checks of tables: the declaration against the table, row counts against the snapshot, unique keys, partitions
+with rows, unchanged columns.
 
 One step per table reads the key columns of the run's partitions once, in this process; no Spark. On a partitioned asset
 each partition has its own evaluation, which Dagster shows, but of a run of several partitions does not make by itself.
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from lakeformat.dagster.asset_table import as_dagster_failures, audited_branch, column_schema, scan, specs_of
 from lakeformat.dagster.declaration import OVER_TABLE, AssetTable, names_of, settled, unique_over
+from lakeformat.dagster.drift import differences, missing_columns, refusal
 from lakeformat.dagster.identity import origin_of
 from lakeformat.dagster.internals import check_target, check_targets
 from lakeformat.dagster.lake import LakeResource
@@ -26,6 +28,7 @@ from lakeformat.dagster.tables import TableAsset, tables_of
 from lakeformat.errors import NotFound
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
+DECLARED = "as_declared"  # Of the table, not of a partition.
 WARNINGS = (PRESENT, COLUMNS)
 SAMPLES = 5  # Repeated keys that an evaluation shows.
 MOST_EVALUATIONS = 500  # Of a check in a run without partitions, which checks all of them.
@@ -39,6 +42,7 @@ class Finding:
     passed: bool
     description: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_warning: bool = False
 
 
 Findings = dict[str, Finding]  # By partition.
@@ -46,9 +50,10 @@ Findings = dict[str, Finding]  # By partition.
 
 def checks_for(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> list[dg.AssetChecksDefinition]:
     """Checks for each table among `assets`, one step per table, each of which may run alone: the row count equals the
-    one in metadata; the columns are those of the previous run; each partition of the run has rows; and if the asset's
-    metadata has `unique_key`, no two rows of a partition (with `"unique_over": "table"`: of the table)
-    have the same key.
+    one in metadata; the columns are those of the previous run; the table is as the asset declares (format, key,
+    partitions, properties, named columns); each partition of the run has rows; and if the asset's metadata has
+    `unique_key`, no two rows of a partition (with `"unique_over": "table"`: of the table) have the same
+    key.
 
     The checks of a partitioned asset are partitioned too: each partition of a run has its own result. A run without
     partitions checks all that were materialized. The checks of an audited asset are blocking, and read the run's
@@ -112,6 +117,36 @@ def counts_in_metadata(table: Any, of: AssetTable, keys: Sequence[str] | None) -
     }
 
 
+def declaration_finding(lake: LakeResource, asset: TableAsset, opened: Any) -> Finding:
+    """The result of the check `as_declared`, from the table's metadata alone: what the next run will do about a
+    difference."""
+    to = settled(asset.table(lake), opened.schema.fields)
+    differing = list(differences(opened, to))
+    refused = [one for one in differing if not (to.follows and one.calls)]
+    lacking = missing_columns(opened, to, names_of(asset.name, asset.metadata, "unique_key"))
+    metadata = {"change": dg.MetadataValue.md("\n\n".join(f"`{one.change}`" for one in differing))} if differing else {}
+    if refused:
+        return Finding(False, f"the next run is refused: {refusal(to, refused)}", metadata)
+    if lacking:
+        text = f"the asset names {', '.join(lacking)}, and {to.name} has {', '.join(opened.schema.names)}"
+        return Finding(False, text, metadata, is_warning=True)
+    if differing:
+        return Finding(True, f"the next run changes {to.name}: {'; '.join(one.text for one in differing)}", metadata)
+    return Finding(True, f"{to.name} is as the asset declares")
+
+
+def declaration_event(asset: TableAsset, finding: Finding) -> dg.AssetCheckEvaluation:
+    """The result of the check `as_declared` as an event without a run."""
+    return dg.AssetCheckEvaluation(
+        asset_key=asset.key,
+        check_name=DECLARED,
+        passed=finding.passed,
+        severity=_severity(DECLARED, finding),
+        description=finding.description,
+        metadata=finding.metadata,
+    )
+
+
 def column_changes(before: dg.TableSchema | None, now: dg.TableSchema) -> list[str]:
     """The differences as text; empty if there is no earlier run."""
     if before is None:
@@ -156,6 +191,7 @@ def _specs(
         **({UNIQUE: f"No two rows of {over} have the same {unique}."} if unique else {}),
         **({PRESENT: "The partition holds rows."} if replaces and is_partitioned else {}),
         COLUMNS: "The columns are those of the previous run.",
+        DECLARED: "The table is as the asset declares: format, key, partitions, properties, named columns.",
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)  # Of `partitions_def`.
@@ -165,7 +201,7 @@ def _specs(
                 asset=asset,
                 description=text,
                 blocking=bool(metadata.get("audit", False)),
-                partitions_def=partitions if is_partitioned else None,
+                partitions_def=partitions if is_partitioned and check != DECLARED else None,
             )
             for check, text in described.items()
         ]
@@ -177,7 +213,7 @@ def _events(
     """The evaluations of the checks `specs` of an asset, and Dagster's output of each."""
     if not specs:
         return
-    keys = keys_to_check(context, asset) if specs[0].partitions_def else None
+    keys = keys_to_check(context, asset) if any(spec.partitions_def for spec in specs) else None
     is_of_partitions = context.has_partition_key or context.has_partition_key_range
     with as_dagster_failures(asset.key, keys or []):
         findings = _findings(context, lake, asset, {spec.name for spec in specs}, keys)
@@ -185,12 +221,12 @@ def _events(
     newest = context.instance.fetch_materializations(asset.key, limit=1).records
     for spec in specs:
         by_key = findings[spec.name]
-        if keys is not None:
+        if keys is not None and spec.partitions_def is not None:
             shown = list(by_key) if is_of_partitions else sorted(by_key, key=lambda key: by_key[key].passed)
             for key in shown if is_of_partitions else shown[:MOST_EVALUATIONS]:
                 yield _evaluation(spec, by_key[key], targets.get(key), key)
-        if keys is None or not is_of_partitions:
-            whole = by_key[""] if keys is None else _together(by_key)
+        if spec.partitions_def is None or not is_of_partitions:
+            whole = by_key[""] if spec.partitions_def is None else _together(by_key)
             yield _evaluation(spec, whole, check_target(newest[0]) if newest else None)
         yield dg.Output(None, context.assets_def.get_output_name_for_asset_check_key(spec.key))
 
@@ -202,13 +238,18 @@ def _evaluation(
         asset_key=spec.asset_key,
         check_name=spec.name,
         passed=finding.passed,
-        severity=dg.AssetCheckSeverity.WARN if spec.name in WARNINGS else dg.AssetCheckSeverity.ERROR,
+        severity=_severity(spec.name, finding),
         description=finding.description,
         metadata=finding.metadata,
         target_materialization_data=target,
         blocking=spec.blocking,
         partition=key,
     )
+
+
+def _severity(check: str, finding: Finding) -> dg.AssetCheckSeverity:
+    is_warning = finding.is_warning or check in WARNINGS
+    return dg.AssetCheckSeverity.WARN if is_warning else dg.AssetCheckSeverity.ERROR
 
 
 def _findings(
@@ -225,14 +266,19 @@ def _findings(
     table = settled(asset.table(lake), opened.schema.fields)
     branch = audited_branch(lake.lake, table, origin_of(context))
     opened = opened if branch is None else opened.branch(branch)
-    of_rows = _findings_of_rows(lake, asset, table, opened, branch, names, keys) if names != {COLUMNS} else {}
+    reads_rows = bool(names - {COLUMNS, DECLARED})
+    of_rows = _findings_of_rows(lake, asset, table, opened, branch, names, keys) if reads_rows else {}
     changes = column_changes(_previous_columns(context, asset.key), column_schema(opened.schema))
     columns = Finding(
         not changes,
         f"since the previous run, {'; '.join(changes)}" if changes else "the columns are those of the previous run",
         {"changes": "; ".join(changes)} if changes else {},
     )
-    return {**of_rows, COLUMNS: dict.fromkeys([""] if keys is None else keys, columns)}
+    return {
+        **of_rows,
+        COLUMNS: dict.fromkeys([""] if keys is None else keys, columns),
+        DECLARED: {"": declaration_finding(lake, asset, opened)},
+    }
 
 
 def _findings_of_rows(

@@ -1,6 +1,6 @@
 """Where the table of an asset is not as the asset declares, and the change that makes it so."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,26 @@ def follow(table: Any, to: AssetTable) -> None:
         change.commit()
         differing = [difference for difference in differing if not difference.calls]
     if differing:
-        raise InvalidInput(
-            f"{to.name} is not as the asset declares: {'; '.join(d.text for d in differing)}. Declare what is there, "
-            f"or change the table: {'; '.join(d.change for d in differing)}"
-            + ("" if all(not d.calls for d in differing) else "; 'table_evolution': 'alter' lets a run do so")
-        )
+        raise InvalidInput(refusal(to, differing))
+
+
+def refusal(to: AssetTable, differing: Sequence[Difference]) -> str:
+    """Why a run is refused by differences that it does not follow, and the ways out."""
+    return (
+        f"{to.name} is not as the asset declares: {'; '.join(d.text for d in differing)}. Declare what is there, "
+        f"or change the table: {'; '.join(d.change for d in differing)}"
+        + ("" if all(not d.calls for d in differing) else "; 'table_evolution': 'alter' lets a run do so")
+    )
+
+
+def missing_columns(table: Any, to: AssetTable, others: Iterable[str]) -> list[str]:
+    """The columns that the asset describes, and `others`, which the table does not have."""
+    names = {name.casefold() for name in table.schema.names}
+    return [
+        name
+        for name in dict.fromkeys((*(name for name, _ in to.descriptions), *others))
+        if name.casefold() not in names and "." not in name
+    ]
 
 
 def differences(table: Any, to: AssetTable) -> Iterator[Difference]:

@@ -1,10 +1,14 @@
 """Sensors. They read metadata only, start no JVM, and report why they do nothing.
 
-A sensor's cursor has a line for each asset: the snapshot that it looked at last, as in `flights: 8`.
+A sensor's cursor has a line for each asset: the snapshot that it looked at last, as in `flights: 8`. That of
+`foreign_commits` adds `, differs 5c1a2b9e` where the table is not as declared: which difference was reported.
 """
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -15,6 +19,7 @@ import pyarrow.compute as pc
 from lakeformat import clock
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.dagster.asset_table import specs_of
+from lakeformat.dagster.checks import declaration_event, declaration_finding
 from lakeformat.dagster.declaration import settled
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import count_text
@@ -39,6 +44,7 @@ EVERY_SECONDS = 30
 COMPACTION = "compact"
 REASONS = 3  # The most tables in a skip reason.
 MISSING = "not there yet"
+_CURSOR_LINE = re.compile(r"^(.+): (\d+)(?:, differs ([0-9a-f]{8}))?$", re.MULTILINE)
 KEEPS_ROWS = ("compact", "analyze", "replace")  # Kinds of snapshots.
 FOREIGN_TAG = "lake/foreign"  # Of a materialization that another program made.
 
@@ -140,6 +146,9 @@ def foreign_commits(
     `lake/foreign`, with the snapshot as data version: what is downstream becomes stale. Other commits, and those of
     partitions that the asset does not have, are observations.
 
+    Where the declaration of an asset and its table differ (`table.alter()` elsewhere, or another declaration since the
+    definitions were loaded), it reports the result of the check `as_declared`, once for each difference.
+
     At most `at_most` commits per table and tick are reported, the newest: on its first tick it may find a long history.
     It uses the resource `lake`. `io_manager_key`: see `tables_of`.
     """
@@ -153,8 +162,8 @@ def foreign_commits(
         description="Reports what other engines and programs committed to our tables, as events of the assets.",
     )
     def observe(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
-        seen = _read_cursor(context.cursor)
-        events: list[dg.AssetMaterialization | dg.AssetObservation] = []
+        seen, differing = _read_cursor(context.cursor), _read_differing(context.cursor)
+        events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
         verdicts: dict[str, Verdict] = {}
         for name, asset in tables.items():
             table, problem = _open(lake, asset)
@@ -167,6 +176,8 @@ def foreign_commits(
             foreign = [snapshot for snapshot in snapshots if "dagster/run_id" not in snapshot.properties]
             reported = foreign[max(0, len(foreign) - at_most) :]
             try:
+                declaration = _declaration(lake, asset, table, differing)
+                events += declaration
                 events += _foreign_events(lake, asset, table, reported, context.instance)
             except LakeError as error:
                 context.log.warning(f"{name}: {error}")
@@ -174,16 +185,20 @@ def foreign_commits(
                 continue
             if len(foreign) > len(reported):
                 context.log.info(f"{name}: the last {len(reported)} of {len(foreign)} foreign snapshots are reported")
-            verdicts[name] = Verdict(
-                f"{count_text(len(foreign), 'foreign commit')} of {count_text(len(snapshots), 'new snapshot')}"
-                if snapshots
-                else "no new snapshot",
-                is_news=bool(snapshots),
-            )
+            news = [
+                "not as declared, see its check" if not event.passed else "declared otherwise" for event in declaration
+            ]
+            if snapshots:
+                commits = (
+                    f"{count_text(len(foreign), 'foreign commit')} of {count_text(len(snapshots), 'new snapshot')}"
+                )
+                news.append(commits)
+            verdicts[name] = Verdict(", ".join(news) or "no new snapshot", is_news=bool(news))
+        cursor = _cursor(seen, differing)
         if events:
             context.log.info(_sentences(verdicts))
-            return dg.SensorResult(asset_events=events, cursor=_cursor(seen))
-        return dg.SensorResult(skip_reason=_sentences(verdicts), cursor=_cursor(seen))
+            return dg.SensorResult(asset_events=events, cursor=cursor)
+        return dg.SensorResult(skip_reason=_sentences(verdicts), cursor=cursor)
 
     return observe
 
@@ -256,13 +271,35 @@ def _sensor(
     return sensor
 
 
-def _cursor(seen: Mapping[str, int]) -> str:
-    return "\n".join(f"{name}: {snapshot_id}" for name, snapshot_id in sorted(seen.items()))
+def _cursor(seen: Mapping[str, int], differing: Mapping[str, str] = MappingProxyType({})) -> str:
+    lines = {name: f"{name}: {seen.get(name, 0)}" for name in {**seen, **differing}}
+    return "\n".join(
+        f"{line}, differs {differing[name]}" if name in differing else line for name, line in sorted(lines.items())
+    )
 
 
 def _read_cursor(cursor: str | None) -> dict[str, int]:
-    pairs = [line.rsplit(": ", 1) for line in (cursor or "").splitlines()]
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+    return {match[1]: int(match[2]) for match in _CURSOR_LINE.finditer(cursor or "")}
+
+
+def _read_differing(cursor: str | None) -> dict[str, str]:
+    return {match[1]: match[3] for match in _CURSOR_LINE.finditer(cursor or "") if match[3]}
+
+
+def _declaration(
+    lake: LakeResource, asset: TableAsset, table: Any, differing: dict[str, str]
+) -> list[dg.AssetCheckEvaluation]:
+    """The result of `as_declared` if it is another than the one reported last, which `differing` has."""
+    finding = declaration_finding(lake, asset, table)
+    is_quiet = finding.passed and not finding.metadata
+    digest = "" if is_quiet else hashlib.sha256(finding.description.encode()).hexdigest()[:8]
+    if digest == differing.get(asset.name, ""):
+        return []
+    if digest:
+        differing[asset.name] = digest
+    else:
+        del differing[asset.name]
+    return [declaration_event(asset, finding)]
 
 
 def _sentences(verdicts: Mapping[str, Verdict]) -> str:

@@ -86,6 +86,8 @@ def passed(outcome):
 
 def test_a_sound_table_passes_in_each_partition(outcome, instance):
     found = outcome([row(DAYS[0], 1), row(DAYS[0], 2), row(DAYS[1], 1)])
+    whole = found.pop("as_declared")
+    assert {key: result.passed for key, result in whole.items()} == {None: True}, "the table has it, not a day"
     assert passed(found) == {name: [True, True] for name in NAMES}
     assert [by_day.keys() for by_day in found.values()] == [set(DAYS)] * len(NAMES)
     assert [found["row_count"][day].metadata["rows_read"].value for day in DAYS] == [2, 1]
@@ -104,6 +106,7 @@ def test_repeated_keys_and_empty_partitions_are_found_where_they_are(outcome):
         "unique_key": [False, True],
         "partition_present": [True, False],
         "columns_unchanged": [True, True],
+        "as_declared": [True],
     }
     repeated = found["unique_key"][DAYS[0]]
     assert repeated.metadata["repeated_rows"].value == 1
@@ -197,6 +200,17 @@ def test_each_check_runs_alone(outcome, keys):
     assert [found["unique_key"][day].passed for day in DAYS] == [False, True]
 
 
+def test_a_declaration_that_has_changed_is_found_by_the_checks_alone(outcome):
+    """One that a person has edited, and whose next run would be refused."""
+    rows = [row(day, 1) for day in DAYS]
+    assert passed(outcome(rows))["as_declared"] == [True]
+    found = outcome(rows, None, which="checked", table_properties={"a.b": "c"})
+    assert {name for name, by_day in found.items() if not all(r.passed for r in by_day.values())} == {"as_declared"}
+    result = found["as_declared"][None]
+    assert result.severity == dg.AssetCheckSeverity.ERROR
+    assert "table.alter().set_properties({'a.b': 'c'}).commit()" in result.description
+
+
 def test_hidden_partitions_are_checked_by_the_time_of_their_rows(outcome, lake):
     hidden = {"format": "iceberg", "partition_by": {"window": "at"}, "layout": ["days(at)"], "unique_key": ["at", "n"]}
     rows = [{"at": datetime(2013, 1, 1, hour), "n": 1} for hour in (0, 0, 23)]
@@ -240,7 +254,7 @@ def test_checks_in_the_assets_own_step(lake, instance, in_body, keys):
     assert step == "orders"
     found = {(e.check_name, e.partition): e.passed for e in result.get_asset_check_evaluations()}
     days = sorted(set(keys))
-    assert found.keys() == {(name, day) for name in NAMES for day in days}
+    assert found.keys() == {(name, day) for name in NAMES for day in days} | {("as_declared", None)}
     assert {key for key, is_passed in found.items() if not is_passed} == {("unique_key", DAYS[0])}
     states = instance.event_log_storage.get_asset_check_partition_info(
         [dg.AssetCheckKey(dg.AssetKey("orders"), "row_count")]

@@ -94,7 +94,7 @@ if __name__ == "__main__":
 
         edges = ("2026-01-01", "2026-01-05")
         tags = {f"dagster/asset_partition_range_{edge}": key for edge, key in zip(("start", "end"), edges)}
-        assert len(run("daily", tags=tags).get_asset_check_evaluations()) == (4 + 3) * 5  # One for each day.
+        assert len(run("daily", tags=tags).get_asset_check_evaluations()) == (4 + 3) * 5 + 2  # One for each day, or table.
         days = {"partitions": ["2026-01-02", "2026-02-01"]}
         run("rerun_partitions", run_config={"ops": {"rerun_shop__orders": {"config": days}, "rerun_doubled": {"config": days}}})
         tables = {name: lake.lake.table(name) for name in ("shop.orders", "shop.doubled")}

@@ -1,5 +1,6 @@
 """Sensors and upkeep over real tables: when they ask for a run, when not and why; never because of themselves."""
 
+import re
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -70,6 +71,11 @@ def maintain(lake, instance):
         )
 
     return maintain
+
+
+def commits(result):
+    """What a tick of `foreign_commits` reports of commits; these tables are not as the assets declare."""
+    return [event for event in result.asset_events if not isinstance(event, dg.AssetCheckEvaluation)]
 
 
 def execute(request, maintain, upkeep=None):
@@ -206,7 +212,7 @@ def test_a_table_that_fails_leaves_the_others_maintained(flights, maintain, lake
 def test_cursors_are_read_by_people(flights, tick):
     flights.append(rows(1))
     for sensor in (COMPACTION, FOREIGN_COMMITS):
-        assert tick(sensor).cursor == "flights: 1"
+        assert (tick(sensor).cursor or "").partition(", differs ")[0] == "flights: 1"
         assert tick(sensor).skip_reason, "nothing new"
 
 
@@ -313,10 +319,10 @@ def test_commits_of_other_engines_are_observed_once(flights, tick, lake):
     flights.append(rows(1))
     flights.append(rows(2), properties={"dagster/run_id": "ours"})
     flights.append(rows(3))
-    result = tick(FOREIGN_COMMITS)
-    assert [event.metadata["lake/snapshot_id"].value for event in result.asset_events] == [1, 3]
-    assert {event.asset_key for event in result.asset_events} == {TABLES["flights"].key}
-    assert result.asset_events[1].metadata["dagster/row_count"].value == 3
+    events = commits(tick(FOREIGN_COMMITS))
+    assert [event.metadata["lake/snapshot_id"].value for event in events] == [1, 3]
+    assert {event.asset_key for event in events} == {TABLES["flights"].key}
+    assert events[1].metadata["dagster/row_count"].value == 3
     assert "flights: no new snapshot" in tick(FOREIGN_COMMITS).skip_reason.skip_message
 
 
@@ -325,7 +331,7 @@ def test_a_foreign_commit_is_a_materialization_of_each_partition_that_it_changed
     flights.delete(where="dt = '2013-01-02' and n = 2")
     flights.append(rows(5, day="1999-01-01"))
     flights.compact(full=True)
-    added, also, deleted, outside, compacted = tick(FOREIGN_COMMITS).asset_events
+    added, also, deleted, outside, compacted = commits(tick(FOREIGN_COMMITS))
     assert [(event.partition, event.metadata["lake/snapshot_id"].value) for event in (added, also, deleted)] == [
         (DAY, 1), ("2013-01-02", 1), ("2013-01-02", 2)
     ]  # fmt: skip
@@ -409,11 +415,61 @@ def test_maintenance_as_the_launchpad_opens_does_all_and_says_what_it_did(flight
     assert seen[0].metadata["dagster/row_count"].value == 8
 
 
+DRIFTS = {
+    "the key": ({"primary_key": "n"}, "primary_key=['n'], and its key is none"),
+    "the format": ({"format": "iceberg"}, "lake.lake.convert('nyc.orders', 'iceberg')"),
+    "the partitions": ({"layout": "dt"}, "partitioned by dt, and it is by nothing"),
+    "a property": ({"table_properties": {"a.b": "c"}}, "table.alter().set_properties({'a.b': 'c'}).commit()"),
+    "a column of the docstring": ({}, "the asset names late, and nyc.orders has dt, n"),
+    "a column of the key": ({"unique_key": "id"}, "the asset names late, id, and nyc.orders has dt, n"),
+}
+
+
+@pytest.mark.parametrize(("metadata", "message"), DRIFTS.values(), ids=DRIFTS)
+def test_a_declaration_that_the_table_does_not_have_is_reported_once_without_a_run(
+    lake, tick, instance, metadata, message
+):
+    """What a person sees who has edited an asset, or altered its table, before any run."""
+
+    @dg.asset(metadata=metadata, description="Orders.\n\nColumns:\n    late: Whether it is late.")
+    def orders(context) -> pa.Table:
+        return rows(1)
+
+    table = lake.lake.create_table("nyc.orders", rows(1).schema)
+    table.append(rows(1), properties={"dagster/run_id": "ours"})
+    sensor = foreign_commits([orders])
+    (event,) = tick(sensor).asset_events
+    assert (event.asset_key, event.check_name, event.passed) == (orders.key, "as_declared", False)
+    assert message in event.description
+    assert (event.severity == dg.AssetCheckSeverity.WARN) == ("the asset names" in message)
+    again = tick(sensor)
+    assert not again.asset_events, "once for each difference"
+    assert re.fullmatch("orders: 1, differs [0-9a-f]{8}", again.cursor)
+    table.alter().add_column("late", "boolean").add_column("id", "bigint").commit()
+    if metadata.keys() <= {"unique_key"}:
+        (event,) = tick(sensor).asset_events
+        assert event.passed
+        assert tick(sensor).cursor == "orders: 1"
+
+
+def test_a_difference_that_the_next_run_follows_passes_with_the_change(lake, tick):
+    @dg.asset(metadata={"table_evolution": "alter", "table_properties": {"a.b": "c"}})
+    def orders(context) -> pa.Table:
+        return rows(1)
+
+    lake.lake.create_table("nyc.orders", rows(1).schema)
+    sensor = foreign_commits([orders])
+    (event,) = tick(sensor).asset_events
+    assert event.passed
+    assert event.metadata["change"].value == "`table.alter().set_properties({'a.b': 'c'}).commit()`"
+    assert not tick(sensor).asset_events
+
+
 def test_of_a_long_past_the_newest_commits_are_observed(flights, tick):
     for n in range(4):
         flights.append(rows(n))
     sensor = foreign_commits(ASSETS, at_most=2)
-    assert [event.metadata["lake/snapshot_id"].value for event in tick(sensor).asset_events] == [3, 4]
+    assert [event.metadata["lake/snapshot_id"].value for event in commits(tick(sensor))] == [3, 4]
     assert "flights: no new snapshot" in tick(sensor).skip_reason.skip_message
 
 
@@ -427,7 +483,7 @@ def events(lake):
 def test_iceberg_tables_are_compacted_expired_and_observed(events, tick, maintain, instance):
     for n in range(12):
         events.append(pa.table({"event_date": pa.array([0], pa.date32()), "n": [n]}))
-    observed = tick(FOREIGN_COMMITS).asset_events
+    observed = commits(tick(FOREIGN_COMMITS))
     assert [event.metadata["lake/snapshot_id"].value for event in observed] == [
         snapshot.id for snapshot in events.snapshots()
     ]
