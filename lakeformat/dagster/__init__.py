@@ -3,7 +3,13 @@
 from lakeformat.dagster.audit import published
 from lakeformat.dagster.cdc import CdcRun, CdcSource, cdc_assets, lag_checks, lag_sensor
 from lakeformat.dagster.checks import check_specs, checks_for, run_checks
-from lakeformat.dagster.components import LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent
+from lakeformat.dagster.components import (
+    LakeCdcComponent,
+    LakeComponent,
+    LakeModelsComponent,
+    LakeSqlComponent,
+    LakeTableComponent,
+)
 from lakeformat.dagster.declaration import with_column_schema
 from lakeformat.dagster.external import external_tables
 from lakeformat.dagster.io_manager import LakeIOManager
@@ -22,6 +28,7 @@ __all__ = [
     "LakeCdcComponent",
     "LakeComponent",
     "LakeIOManager",
+    "LakeModelsComponent",
     "LakeResource",
     "LakeSqlComponent",
     "LakeTableComponent",

@@ -34,7 +34,7 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
     table to the branch that `audited` wrote in the same run.
 
     It waits for the blocking checks of `audited`. If one fails, the table stays unchanged; the branch is kept for a
-    week, or in a Paimon table until it is deleted. It uses the resource `lake`.
+    week, or in a Paimon table until it is deleted. It uses the resource `lake`, or the one that `audited` names.
 
     If the table has changed meanwhile, the audited rows replace the run's partitions in it; for writes other than
     "replace" the asset then fails, and the run must be repeated. A run that was killed can safely be repeated, or
@@ -53,8 +53,9 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
     }
     asset = {**defaults, **asset, "metadata": {**metadata, "publishes": staged.name, **asset.get("metadata", {})}}
 
-    @dg.asset(key=key, deps=[audited], **asset)
-    def publish(context: dg.AssetExecutionContext, lake: LakeResource) -> dg.MaterializeResult:
+    @dg.asset(key=key, deps=[audited], required_resource_keys={staged.lake_key}, **asset)
+    def publish(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        lake = staged.lake(context.resources)
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(context.asset_key, keys):
             written = _publish(context, lake, staged.name, keys)

@@ -27,11 +27,11 @@ from lakeformat.cdc import Report, lag_seconds, open_source, progress, sync_tabl
 from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
 from lakeformat.cdc.source import Disconnected, InUse, Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
-from lakeformat.dagster.declaration import SOURCE_TABLE
+from lakeformat.dagster.declaration import SOURCE_TABLE, lake_key
 from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
 from lakeformat.dagster.lake import SECRET, LakeResource
 from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
-from lakeformat.dagster.tables import RETRY, TableAsset, pool_of, tables_of
+from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys, pool_of, tables_of
 from lakeformat.dagster.upkeep import IN_FLIGHT
 from lakeformat.errors import InvalidInput, LakeError
 
@@ -132,7 +132,8 @@ def cdc_assets(
     again, once even if the step is retried.
 
     Args:
-        source: The name of a resource that is a `CdcSource`. The other resource is `lake`.
+        source: The name of a resource that is a `CdcSource`. The other resource is `lake`, or the one that `metadata`
+            names (`"lake"`).
         tables: Name in the database -> asset key, "db.name", or "name" in the lake's database. A pattern takes all
             matching tables together; their rows get the columns `database_name` and `table_name`.
         primary_keys: By database name (or pattern): the key of a table that declares none.
@@ -196,7 +197,7 @@ def lag_sensor(
         target=[asset.definition for asset in followed],
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
-        required_resource_keys={"lake", *(str(asset.metadata[SOURCE]) for asset in followed)},
+        required_resource_keys={*lake_keys(followed), *(str(asset.metadata[SOURCE]) for asset in followed)},
         description="Asks for a run of each table that is behind its database.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -272,15 +273,17 @@ def _followed(
         "description", f"{'All tables that match' if is_pattern else 'The table'} {name} of the database {source!r}."
     )
 
+    resource = lake_key(key, declared)
+
     @dg.asset(
         key=key,
         metadata={name: value for name, value in declared.items() if value},
-        required_resource_keys={"lake", source},
+        required_resource_keys={resource, source},
         output_required=False,
         **asset,
     )
     def followed(context: dg.AssetExecutionContext, config: CdcRun) -> Iterator[dg.MaterializeResult]:
-        lake: LakeResource = context.resources.lake
+        lake: LakeResource = getattr(context.resources, resource)
         to = lake.declared(key, context.assets_def)
         opened = getattr(context.resources, source).of_table(name, lake.lake, to.name)
         try:
@@ -363,7 +366,8 @@ def _followed_among(assets: Iterable[Any]) -> list[TableAsset]:
 
 def _lag(resources: Any, asset: TableAsset) -> float | None:
     name, source = str(asset.metadata[SOURCE_TABLE]), getattr(resources, str(asset.metadata[SOURCE]))
-    lake, table = resources.lake.lake, asset.table(resources.lake).name
+    resource = asset.lake(resources)
+    lake, table = resource.lake, asset.table(resource).name
     opened = source.of_table(name, lake, table)
     try:
         return lag_seconds(opened, re.compile(name) if IS_PATTERN in asset.metadata else name, lake, table)
@@ -378,7 +382,7 @@ def _lag_check(asset: TableAsset, max_lag: timedelta) -> dg.AssetChecksDefinitio
         asset=asset.key,
         name=LAG,
         description=f"The oldest change that is not in the table was committed less than {max_lag} ago.",
-        required_resource_keys={"lake", source},
+        required_resource_keys={asset.lake_key, source},
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with as_dagster_failures(asset.key, []):

@@ -168,10 +168,13 @@ def _checks_of(asset: TableAsset) -> dg.AssetChecksDefinition | None:
     if not specs:
         return None
 
-    @dg.multi_asset_check(name=f"check_{asset.identifier}", specs=specs, can_subset=True)
-    def check(context: dg.AssetCheckExecutionContext, lake: LakeResource) -> Iterator[Any]:
+    @dg.multi_asset_check(
+        name=f"check_{asset.identifier}", specs=specs, can_subset=True, required_resource_keys={asset.lake_key}
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[Any]:
         selected = [spec for spec in specs if spec.key in context.selected_asset_check_keys]
-        yield from _events(context.op_execution_context, lake, asset, selected)
+        step = context.op_execution_context
+        yield from _events(step, asset.lake(step.resources), asset, selected)
 
     return check
 

@@ -4,6 +4,8 @@ Metadata that an asset may set (see also `lakeformat.dagster.partition_keys`). A
 key by which another IO manager would change what is written:
 
     table             "db.name", or "name" in the resource's database; without it the asset key
+    lake              the name of the resource that is the table's warehouse, "lake" unless it says otherwise; the
+                      asset's IO manager is one of the same warehouse
     partition_by      maps Dagster's partitions to the table's partition columns
     partition_expr    the same where it is one column (or one per dimension), as Dagster's other IO managers call it:
                       of a timestamp the time of the partition, of a date its days, of any other type its key
@@ -69,7 +71,7 @@ TABLE_EVOLUTIONS = ("refuse", "alter")
 OF_ASSETS = frozenset((
     "table", "partition_by", "partition_expr", "layout", "format", "primary_key", "write", "write_mode", "merge",
     "table_properties", "schema_evolution", "lineage", "unique_key", "unique_over", "maintenance", "audit", "publishes",
-    "table_evolution",
+    "table_evolution", "lake",
 ))  # fmt: skip
 OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that replace them.
     "mode": "'write'",
@@ -96,6 +98,7 @@ OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that rep
 }
 AT_RUN_TIME = ("write", "write_mode", "merge")  # Output metadata that overrides the asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+LAKE = "lake"  # The resource of a table whose asset names none.
 SOURCE_TABLE = "cdc/source_table"  # Of an asset that follows a table of a database, whose key it has.
 ON = "on"  # The key of `merge` that has the condition.
 THEN: Mapping[str, tuple[str, ...]] = {  # The clauses of `merge`, and the actions of each.
@@ -155,6 +158,14 @@ def table_name(asset: dg.AssetKey, metadata: Mapping[str, Any], database: str) -
     return f"{'_'.join(path[:-1])}.{path[-1]}"
 
 
+def lake_key(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
+    """The name of the resource that is the warehouse of an asset's table. Raises `InvalidInput`."""
+    name = metadata.get("lake", LAKE)
+    if not isinstance(name, str):
+        raise InvalidInput(f"{asset.to_user_string()}: lake={name!r}; name the resource, a LakeResource, as text")
+    return name
+
+
 def declared(
     asset: dg.AssetKey,
     name: str,
@@ -198,6 +209,7 @@ def declared(
     if write == "upsert" and not metadata.get("primary_key") and SOURCE_TABLE not in metadata:
         raise InvalidInput(f"{asset_name}: write='upsert' replaces rows of the same key; declare 'primary_key': [...]")
     names_of(asset_name, metadata, "unique_key")
+    lake_key(asset, metadata)
     unique_over(asset_name, metadata)
     comment, described = described_by(description or "")
     return AssetTable(

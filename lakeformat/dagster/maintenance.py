@@ -27,8 +27,8 @@ def maintenance(
     its asset; the sensors `compaction` and `snapshot_expiry`, which request it when the limits of `upkeep` (by default
     `Upkeep()`) are exceeded; the job `sweep_orphans` and its schedule `sweep`, at `sweep_cron`. An asset whose metadata
     has `"maintenance": False` is left out. Sensors and schedule are running by default, unless `running` is False. All
-    use the resource `lake`, a `LakeResource`; the resource `upkeep` is included, and the launchpad can change it for a
-    run. `io_manager_key`: see `tables_of`.
+    use the resource `lake`, a `LakeResource`, or those that assets name (metadata `lake`); the resource `upkeep` is
+    included, and the launchpad can change it for a run. `io_manager_key`: see `tables_of`.
     """
     limits = upkeep or Upkeep()
     all_tables = tables_of(assets, io_manager_key=io_manager_key)

@@ -188,7 +188,7 @@ def _lake_of(asset: TableAsset, resources: Any) -> LakeResource:
     """The warehouse of an asset's table, in a run."""
     output = asset.definition.node_def.output_def_named(asset.definition.get_output_name_for_asset_key(asset.key))
     manager = None if output.dagster_type.is_nothing else getattr(resources, str(output.io_manager_key))
-    lake: LakeResource = manager.lake if isinstance(manager, LakeIOManager) else resources.lake
+    lake: LakeResource = manager.lake if isinstance(manager, LakeIOManager) else asset.lake(resources)
     return lake
 
 

@@ -25,7 +25,7 @@ from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import count_text
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of
-from lakeformat.dagster.tables import TableAsset, tables_of
+from lakeformat.dagster.tables import TableAsset, lake_keys, tables_of
 from lakeformat.dagster.upkeep import (
     LOW_PRIORITY,
     MAINTAIN_STEP,
@@ -150,7 +150,7 @@ def foreign_commits(
     definitions were loaded), it reports the result of the check `as_declared`, once for each difference.
 
     At most `at_most` commits per table and tick are reported, the newest: on its first tick it may find a long history.
-    It uses the resource `lake`. `io_manager_key`: see `tables_of`.
+    It uses the resource `lake`, or those that assets name. `io_manager_key`: see `tables_of`.
     """
     all_tables = tables_of(assets, io_manager_key=io_manager_key)
     tables = {name: asset for name, asset in all_tables.items() if not asset.audits}
@@ -160,12 +160,15 @@ def foreign_commits(
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
         description="Reports what other engines and programs committed to our tables, as events of the assets.",
+        required_resource_keys=lake_keys(tables.values()),
     )
-    def observe(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
+    def observe(context: dg.SensorEvaluationContext, **_: Any) -> dg.SensorResult:
+        # A direct call, as in a test, has the resources as arguments too.
         seen, differing = _read_cursor(context.cursor), _read_differing(context.cursor)
         events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
         verdicts: dict[str, Verdict] = {}
         for name, asset in tables.items():
+            lake = asset.lake(context.resources)
             table, problem = _open(lake, asset)
             if table is None:
                 verdicts[name] = problem
@@ -245,12 +248,14 @@ def _sensor(
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
         description=description,
+        required_resource_keys={"upkeep", *lake_keys(assets.values())},
     )
-    def sensor(context: dg.SensorEvaluationContext, lake: LakeResource, upkeep: Upkeep) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, **_: Any) -> dg.SensorResult:
+        upkeep: Upkeep = context.resources.upkeep
         seen: dict[str, int] = _read_cursor(context.cursor)
         verdicts: dict[str, Verdict] = {}
         for asset_name, asset in assets.items():
-            table, problem = _open(lake, asset)
+            table, problem = _open(asset.lake(context.resources), asset)
             if table is None:
                 verdicts[asset_name] = problem
                 continue

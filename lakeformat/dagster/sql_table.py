@@ -10,6 +10,7 @@ import dagster as dg
 
 from lakeformat import Scan, sql
 from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.declaration import lake_key
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.tables import pool_of
 from lakeformat.errors import InvalidInput
@@ -39,8 +40,8 @@ def sql_table(
     Each table that the text names is an input, loaded by the IO manager; of a partitioned asset, the partitions that
     the run's partitions map to. `shop.orders` is the asset with the key [shop, orders], one of the repository's or of
     `external_tables`. `upstream={"shop.orders": "orders"}` gives another key, and `{"shop.orders": None}` reads the
-    table itself through the resource `lake`. Names with a version (`VERSION AS OF`) and metadata tables (``
-    `orders$files` ``) are read that way too.
+    table itself through the resource `lake`, or the one that the asset's metadata names. Names with a version (`VERSION
+    AS OF`) and metadata tables (`` `orders$files` ``) are read that way too.
 
     The query runs in this process, or with `spark=True` on Spark. `params`: values for `:name`. `:partition_key` (in
     runs of one partition) and, for time partitions, `:partition_start` and `:partition_end` (timestamps) are always
@@ -53,7 +54,7 @@ def sql_table(
         if not is_file and key is None:
             raise InvalidInput("sql_table of a text needs a key=..., as a file's is its name")
         text = query.read_text(encoding="utf-8") if isinstance(query, Path) else query
-        asset.setdefault("description", _first_comment(text))
+        asset.setdefault("description", first_comment(text))
         return _asset(
             text, **{**options, "key": query.stem if isinstance(query, Path) and key is None else key}, asset=asset
         )
@@ -63,6 +64,16 @@ def sql_table(
         return _asset(function(), **{**options, "key": function.__name__ if key is None else key}, asset=asset)
 
     return decorate
+
+
+def first_comment(text: str) -> str | None:
+    """The comment at the beginning of a text."""
+    lines = []
+    for line in text.strip().splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").removeprefix(" ").rstrip())
+    return "\n".join(lines) or None
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -91,7 +102,10 @@ def _asset(
     asset.setdefault("kinds", {"sql", "spark" if spark else "duckdb"})
     asset["metadata"] = {"lake/sql": dg.MetadataValue.md(f"```sql\n{text.strip()}\n```"), **asset.get("metadata", {})}
 
-    def table(context: dg.AssetExecutionContext, lake: LakeResource, **inputs: Any) -> dg.Output:
+    resource = lake_key(asset_key, asset["metadata"])
+
+    def table(context: dg.AssetExecutionContext, **inputs: Any) -> dg.Output:
+        lake: LakeResource = getattr(context.resources, resource)
         keys_asked = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(asset_key, keys_asked):
             frames = {name: inputs[argument] for name, argument in arguments.items()}
@@ -107,7 +121,7 @@ def _asset(
     ins = {arguments[name]: dg.AssetIn(key=key, dagster_type=kind) for name, key in keys.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Of `backfill_policy`.
-        return dg.asset(key=asset_key, ins=ins, **asset)(table)
+        return dg.asset(key=asset_key, ins=ins, required_resource_keys={resource}, **asset)(table)
 
 
 def _partition(context: dg.AssetExecutionContext, text: str) -> dict[str, Any]:
@@ -118,13 +132,3 @@ def _partition(context: dg.AssetExecutionContext, text: str) -> dict[str, Any]:
         window = context.partition_time_window
         values |= {"partition_start": window.start, "partition_end": window.end}
     return values
-
-
-def _first_comment(text: str) -> str | None:
-    """The comment at the beginning of a text."""
-    lines = []
-    for line in text.strip().splitlines():
-        if not line.startswith("--"):
-            break
-        lines.append(line.removeprefix("--").removeprefix(" ").rstrip())
-    return "\n".join(lines) or None

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakeformat.dagster.declaration import OF_ASSETS, AssetTable, declared, table_name
+from lakeformat.dagster.declaration import LAKE, OF_ASSETS, AssetTable, declared, lake_key, table_name
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.errors import InvalidInput
@@ -79,6 +79,16 @@ class TableAsset:
         """Whether the table is compacted, expired and swept; for an audited table, by the asset that publishes it."""
         return not self.audits and self.metadata.get("maintenance") is not False
 
+    @property
+    def lake_key(self) -> str:
+        """The name of the resource that is the table's warehouse."""
+        return lake_key(self.key, self.metadata)
+
+    def lake(self, resources: Any) -> LakeResource:
+        """The table's warehouse, among the resources of a run or a tick."""
+        lake: LakeResource = getattr(resources, self.lake_key)
+        return lake
+
     def table(self, lake: LakeResource) -> AssetTable:
         """The table that the asset fills."""
         return lake.declared(self.key, self.definition)
@@ -114,6 +124,11 @@ def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> d
         for name, table in tables.items()
     }
     return {name: tables[name] for name in TopologicalSorter(upstream).static_order()}
+
+
+def lake_keys(tables: Iterable[TableAsset]) -> set[str]:
+    """The names of the resources that are the tables' warehouses."""
+    return {table.lake_key for table in tables}
 
 
 def refuse_unpublished(tables: Mapping[str, TableAsset]) -> None:
@@ -155,7 +170,7 @@ def _is_table(definition: dg.AssetsDefinition, key: dg.AssetKey, io_manager_key:
     if declares:
         return True
     if output.dagster_type.is_nothing:
-        return "lake" in definition.required_resource_keys
+        return LAKE in definition.required_resource_keys
     is_ours = _is_bound_to_ours(definition, output)
     return bool(output.io_manager_key == io_manager_key) if is_ours is None else is_ours
 
@@ -169,15 +184,16 @@ def _is_bound_to_ours(definition: dg.AssetsDefinition, output: Any) -> bool | No
 def _refuse_shared(tables: list[TableAsset]) -> None:
     """Raise `InvalidInput` where jobs of two assets have one name,
     or two assets one table that one of them replaces."""
-    by_name: dict[str, list[TableAsset]] = {}
+    by_name: dict[tuple[str, str], list[TableAsset]] = {}
     identified: dict[str, TableAsset] = {}
     for table in tables:
-        by_name.setdefault(table_name(table.key, table.metadata, database=""), []).append(table)
+        name = table_name(table.key, table.metadata, database="")
+        by_name.setdefault((table.lake_key, name), []).append(table)
         if (other := identified.setdefault(table.identifier, table)) is not table:
             raise InvalidInput(
                 f"{other.name} and {table.name}: the jobs and steps of both are called {table.identifier}; rename one"
             )
-    for name, sharing in by_name.items():
+    for (_, name), sharing in by_name.items():
         for first, second in combinations(sharing, 2):
             if reason := shared_reason(first, second):
                 raise InvalidInput(f"{first.name} and {second.name} are one table, {name.removeprefix('.')}: {reason}")

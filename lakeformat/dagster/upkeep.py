@@ -22,7 +22,7 @@ from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import count_text, size_text
 from lakeformat.dagster.measures import measures
 from lakeformat.dagster.pictures import pictures
-from lakeformat.dagster.tables import RETRY, TableAsset
+from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys
 from lakeformat.errors import InvalidInput, LakeError
 
 MAINTAIN, SWEEP = "maintain", "sweep_orphans"  # Jobs.
@@ -86,17 +86,23 @@ class Maintain(Tables):
 def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
     """The job `maintain`: one table after the other, each in its pool."""
 
-    @dg.op(name=MAINTAIN_STEP, retry_policy=RETRY, out=dg.Out(dg.Nothing))
-    def maintain(context: dg.OpExecutionContext, config: Maintain, lake: LakeResource, upkeep: Upkeep) -> None:
+    @dg.op(
+        name=MAINTAIN_STEP,
+        retry_policy=RETRY,
+        out=dg.Out(dg.Nothing),
+        required_resource_keys={"upkeep", *lake_keys(assets.values())},
+    )
+    def maintain(context: dg.OpExecutionContext, config: Maintain) -> None:
+        upkeep: Upkeep = context.resources.upkeep
         is_all = not (config.compact or config.expire)
 
         def maintain_table(asset: TableAsset) -> None:
             if config.compact or is_all:
-                compact(context, lake, asset, config.full)
+                compact(context, asset.lake(context.resources), asset, config.full)
             if config.expire or is_all:
-                expire(context, lake, upkeep.of(asset), asset)
+                expire(context, asset.lake(context.resources), upkeep.of(asset), asset)
 
-        _in_turn(context, lake, assets, config.tables, maintain_table)
+        _in_turn(context, assets, config.tables, maintain_table)
 
     @dg.job(
         name=MAINTAIN,
@@ -115,9 +121,17 @@ def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
 def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
     """The job `sweep_orphans`: one table after the other, each in its pool."""
 
-    @dg.op(name=SWEEP_STEP, retry_policy=RETRY, out=dg.Out(dg.Nothing))
-    def sweep(context: dg.OpExecutionContext, config: Tables, lake: LakeResource, upkeep: Upkeep) -> None:
+    @dg.op(
+        name=SWEEP_STEP,
+        retry_policy=RETRY,
+        out=dg.Out(dg.Nothing),
+        required_resource_keys={"upkeep", *lake_keys(assets.values())},
+    )
+    def sweep(context: dg.OpExecutionContext, config: Tables) -> None:
+        upkeep: Upkeep = context.resources.upkeep
+
         def sweep_table(asset: TableAsset) -> None:
+            lake = asset.lake(context.resources)
             table = asset.table(lake)
             with as_dagster_failures(table.asset, []):
                 age = timedelta(hours=upkeep.of(asset).orphan_hours)
@@ -125,7 +139,7 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
             metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
             _observe(context, asset, f"Removed {count_text(len(removed), 'orphan file')}", metadata)
 
-        _in_turn(context, lake, assets, config.tables, sweep_table)
+        _in_turn(context, assets, config.tables, sweep_table)
 
     @dg.job(
         name=SWEEP,
@@ -142,7 +156,6 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
 
 def _in_turn(
     context: dg.OpExecutionContext,
-    lake: LakeResource,
     assets: Mapping[str, TableAsset],
     names: Sequence[str],
     work: Callable[[TableAsset], None],
@@ -156,6 +169,7 @@ def _in_turn(
     failures: list[dg.Failure] = []
     for name in names or assets:
         asset = assets[name]
+        lake = asset.lake(context.resources)
         table = asset.table(lake).name
         if not lake.lake.exists(table):
             context.log.info(f"{table} is not there yet")

@@ -5,11 +5,18 @@ from importlib import metadata
 from pathlib import Path
 
 import dagster as dg
+import jsonschema
 import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
-from lakeformat.dagster import LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent
+from lakeformat.dagster import (
+    LakeCdcComponent,
+    LakeComponent,
+    LakeModelsComponent,
+    LakeSqlComponent,
+    LakeTableComponent,
+)
 from tests.dagster.transcript import commands, matches, run
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "components.md"
@@ -202,6 +209,19 @@ def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, sai
     assert said in "".join(traceback.format_exception(error.value))
 
 
+@pytest.mark.parametrize("component", [LakeTableComponent, LakeSqlComponent, LakeModelsComponent, LakeCdcComponent])
+def test_dg_check_yaml_refuses_a_choice_that_there_is_not(component):
+    """By the JSON schema alone, so before anything is loaded. A template is of any value."""
+    schema = component.get_model_cls().model_json_schema()
+    fields = {name: field for name, field in schema["properties"].items() if "pattern" in field}
+    assert "format" in fields
+    for name, field in fields.items():
+        validator = jsonschema.Draft202012Validator(field)
+        assert validator.is_valid(field["default"]), name
+        assert validator.is_valid("{{ env.CHOICE }}"), name
+        assert not validator.is_valid("delta"), name
+
+
 def test_dg_finds_the_components_by_the_entry_point():
     (found,) = [
         entry_point
@@ -209,7 +229,7 @@ def test_dg_finds_the_components_by_the_entry_point():
         if entry_point.name == "lakeformat"
     ]
     module = found.load()
-    for component in (LakeCdcComponent, LakeComponent, LakeSqlComponent, LakeTableComponent):
+    for component in (LakeCdcComponent, LakeComponent, LakeModelsComponent, LakeSqlComponent, LakeTableComponent):
         assert getattr(module, component.__name__) is component
         assert component.get_spec().description or component.__doc__
         fields = component.get_model_cls().model_json_schema()["properties"]

@@ -35,7 +35,7 @@ assert {s.name for s in repository.sensor_defs if s.default_status.name == "RUNN
 assert {s.name: s.default_status.name for s in repository.schedule_defs} == dict.fromkeys(["daily_schedule", "late_orders", "sweep"], "RUNNING")
 result = defs.resolve_job_def("daily").execute_in_process(instance=instance, partition_key="2026-01-02")
 evaluations = result.get_asset_check_evaluations()
-assert len(evaluations) == 3 + 4 and all(e.passed for e in evaluations), evaluations
+assert len(evaluations) == 3 + 4 + 2 and all(e.passed for e in evaluations), evaluations
 import datetime
 (late,) = repository.get_schedule_def("late_orders").evaluate_tick(
     dg.build_schedule_context(instance=instance, scheduled_execution_time=datetime.datetime(2026, 2, 4, 3, 30, tzinfo=datetime.UTC))
