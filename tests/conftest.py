@@ -4,8 +4,11 @@ A test that asks for `spark` is marked so by itself, and goes first. What starts
 `make test-fast` leaves out both, and what is `slow`: tests of some files, and those in `slow.txt`.
 
 Of a test that is parametrized by `seed`, as many seeds run as `LAKEFORMAT_SEEDS` asks for: 1 in `make test`, all in `make test-long`,
-or of a test that is named. Of a slow test, or one on Spark, with several parameters, `make test` takes as few combinations as meet each
-value of each parameter; which ones depends on the test's name and on the draw (see `tests.draw`).
+or of a test that is named. Of a test with several parameters, `make test` takes as few combinations as meet each value of each parameter,
+on Spark but for those that say how a table is stored; which ones depends on the test's name and on the draw (see `tests.draw`).
+Of a test that is marked `drawn(count)`, which tries a list case by case, as many cases run in `make test`.
+Half of the tests that run in process and on Spark run on Spark in `make test`.
+Tests and files that are marked `long`, with what fails in `make test` for the same faults, run in `make test-long` and by name.
 """
 
 import ast
@@ -25,13 +28,13 @@ from statistics import mean
 import pytest
 from hypothesis import settings
 
-from tests.draw import DRAW, IS_LONG
+from tests.draw import DRAW, IS_LONG, some
 from tests.spark_classes import JVM, UNCOMPILED
 
 MEMORY = Path("/dev/shm")
 
 # The first example of a test pays for what it imports: no deadlines.
-settings.register_profile("usual", max_examples=50, deadline=None)
+settings.register_profile("usual", max_examples=25, deadline=None)
 settings.register_profile("fast", max_examples=20, deadline=None)
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile("usual")
@@ -63,6 +66,21 @@ SLOW = {"test_conflicts", "test_failing", "test_failing_iceberg", "test_failing_
 # Files whose tests wait for a server or a cluster that they start, one after the other.
 OWN_PROCESSES = {"test_end_to_end.py", "test_cluster.py", "test_connect.py", "test_spark_connect.py"}
 FIRST = ["tests spark", "test_end_to_end", "tests/dagster spark", "test_cluster", "test_connect"]  # The longest groups.
+STORED = {
+    "bucket",
+    "engine",
+    "format",
+    "frame",
+    "identified",
+    "kind",
+    "layout",
+    "mode",
+    "run",
+    "session",
+    "spark_or_not",
+    "table",
+}
+ON_TABLES = {"cdc", "cli", "dagster", "sql"}  # Folders of tests whose subject no format has a part in.
 SLOW_TESTS = Path(__file__).with_name("slow.txt")
 SLOW_SECONDS = 0.35
 
@@ -73,6 +91,10 @@ def pytest_collection_modifyitems(config, items):
     if not any("::" in arg for arg in config.args):
         config.hook.pytest_deselected(items=[item for item in items if _seed(item) >= SEEDS])
         items[:] = [item for item in items if _seed(item) < SEEDS]
+        if not IS_LONG:
+            long = [item for item in items if item.get_closest_marker("long") and not _is_named(item, config)]
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if item not in set(long)]
     by_test = defaultdict(list)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _runs_on_spark(item):
@@ -80,14 +102,12 @@ def pytest_collection_modifyitems(config, items):
         name = item.nodeid.partition("[")[0]
         if item.path.stem in SLOW or item.path.parent.name == "package" or name in slow:
             item.add_marker("slow")
-        if item.get_closest_marker("spark") or (name in slow and not _draws_itself(item)):
-            by_test[name].append(item)
+        by_test[name, bool(item.get_closest_marker("spark"))].append(item)
     if not any("::" in arg for arg in config.args) and not IS_LONG:
         left_out = {
             item
-            for name, found in by_test.items()
-            if hasattr(found[0], "callspec")
-            for item in set(found) - set(_met(name, found))
+            for (name, is_on_spark), same in by_test.items()
+            for item in set(same) - set(_drawn(name, same, is_on_spark and (name, False) in by_test))
         }
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
@@ -150,33 +170,45 @@ def _runs_on_spark(item):
     return any(isinstance(value, str) and value.startswith("spark") for value in values)
 
 
+def _drawn(name, items, in_process_too):
+    """Those of the items of a test that `make test` runs. Half of the tests that run in process run on Spark too."""
+    if in_process_too and random.Random(f"{DRAW} {name} on Spark").random() < 0.5:
+        return []
+    if len(items) == 1 or not hasattr(items[0], "callspec"):
+        return items
+    mark = items[0].get_closest_marker("drawn")
+    return some(items, mark.args[0], name) if mark else _met(name, items)
+
+
 def _met(name, items):
     """Few of the items of a test, by which each value of each of its parameters is met."""
-    left, chosen, met = random.Random(f"{DRAW} {name}").sample(items, len(items)), [], set()
-    while left:
-        values, found = max(((_values(item) - met, item) for item in left), key=lambda pair: len(pair[0]))
-        if not values:
-            break
-        met |= values
-        chosen.append(found)
-        left.remove(found)
+    values = {item: _values(item) for item in random.Random(f"{DRAW} {name}").sample(items, len(items))}
+    chosen, met = [], set()
+    while not chosen or any(values[item] - met for item in values):
+        chosen.append(max(values, key=lambda item: len(values[item] - met)))
+        met |= values.pop(chosen[-1])
     return chosen
 
 
-def _draws_itself(item):
-    """Whether a test tries each of its combinations, and draws within: which call of a verb fails, or when another verb comes."""
-    return item.path.parent.name == "simulation" or "after" in item.fixturenames or "nth_call" in item.name
-
-
 def _values(item):
-    """What tells the item's parameters from those of others. Those of one mark are one: its rows were chosen by hand."""
+    """What tells the item's parameters from those of others. Those of one mark are one: its rows were chosen by hand.
+
+    How a table is stored does not count on Spark, since each test in process meets each way, and for what stands on tables; all
+    tests together meet each way there too."""
     left, values = dict(item.callspec.params), set()
+    stored = STORED if item.get_closest_marker("spark") or item.path.parent.name in ON_TABLES else set()
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0] if mark.args else mark.kwargs["argnames"]
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
         if left.keys() >= set(names):
             values.add((*names, *(id(left.pop(name)) for name in names)))
-    return values | {(name, id(value)) for name, value in left.items()}
+    values |= {(name, id(value)) for name, value in left.items()}
+    return {value for value in values if stored.isdisjoint(value)}
+
+
+def _is_named(item, config) -> bool:
+    """Whether the item's file, or the item, is asked for by name."""
+    return any(arg.partition("::")[0].endswith(item.path.name) for arg in config.args)
 
 
 def _seed(item):

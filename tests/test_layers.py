@@ -2,6 +2,8 @@
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -117,9 +119,15 @@ def level_of(unit: str) -> int:
     return next(i for i, layer in enumerate(LAYERS) if unit in layer)
 
 
+@cache
+def walk(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree, which each test looks at."""
+    return tuple(ast.walk(tree))
+
+
 def imports(tree: ast.AST) -> list[tuple[str, int]]:
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -130,8 +138,9 @@ def imports(tree: ast.AST) -> list[tuple[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text()) for path in SOURCES}
+def trees() -> Iterator[dict[Path, ast.Module]]:
+    yield {path: ast.parse(path.read_text()) for path in SOURCES}
+    walk.cache_clear()
 
 
 def test_modules_import_only_downward(trees: dict[Path, ast.Module]):
@@ -177,7 +186,7 @@ def test_one_module_reads_the_clock():
 
 def test_no_import_hides_a_cycle_and_no_module_is_a_drawer(trees: dict[Path, ast.Module]):
     for path, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for name, line in imports(node):
                     assert name.split(".")[0] not in PROJECT, f"{path}:{line}: {name} imported inside a function"
@@ -214,7 +223,7 @@ def test_products_import_public_names(trees: dict[Path, ast.Module], product: st
     public, internal = names_of("lakeformat") | {"lakeformat"}, set()
     for path, tree in trees.items():
         if path.relative_to(ROOT).as_posix().startswith(f"lakeformat/{product}/"):
-            for node in ast.walk(tree):
+            for node in walk(tree):
                 module = node.module if isinstance(node, ast.ImportFrom) else ""
                 if not module.startswith("lakeformat") or module.startswith(f"lakeformat.{product}"):
                     continue
@@ -288,7 +297,7 @@ def test_what_a_process_keeps_is_named_or_a_small_memo(trees: dict[Path, ast.Mod
     kept = set()
     for path, tree in trees.items():
         where = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(tree):
+        for node in walk(tree):
             for decorator in getattr(node, "decorator_list", ()):
                 name, _, limit = ast.unparse(decorator).removeprefix("functools.").partition("(")
                 size = re.search(r"\d+", limit)
@@ -314,7 +323,7 @@ def test_variables_are_named_for_what_they_hold(trees: dict[Path, ast.Module]):
     uses = []
     for path, tree in trees.items():
         if path.relative_to(ROOT).parts[0] == "lakeformat":
-            for node in ast.walk(tree):
+            for node in walk(tree):
                 match node:
                     case (
                         ast.Name(id=name) | ast.arg(arg=name) | ast.MatchAs(name=name) | ast.ExceptHandler(name=name)
@@ -328,7 +337,7 @@ def test_functions_and_their_variables_have_nouns(trees: dict[Path, ast.Module])
     uses = set()
     for path, tree in trees.items():
         where = path.relative_to(ROOT).as_posix()
-        for function in ast.walk(tree):
+        for function in walk(tree):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             if function.name in SAY_HOW | {"of"}:
@@ -365,7 +374,7 @@ def stdlib() -> frozenset[str]:
 
 def calls(tree: ast.AST) -> list[tuple[ast.Call, str]]:
     """(call, the name of what is called)"""
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    found = [node for node in walk(tree) if isinstance(node, ast.Call)]
     return [
         (node, node.func.id if isinstance(node.func, ast.Name) else node.func.attr)
         for node in found
@@ -379,7 +388,7 @@ def test_the_default_of_an_option_is_said_once(trees: dict[Path, ast.Module], fo
     typed, said = {"integer", "size", "positive", "share", "duration", "boolean", "number"}, []
     for path in sorted((ROOT / "lakeformat" / "dialects" / format).glob("*.py")):
         tree = trees[path]
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).partition("[")[0] == "Option":
                 said.append((ast.unparse(node.args[0]), f"{path.name}:{node.lineno}"))
         for call, name in calls(tree):

@@ -15,7 +15,7 @@ from tests.simulation.failing import NthCallFails, holding
 from tests.simulation.turns import FaultyStore
 
 # Of all runs each `STEP`-th, beginning with `FIRST`: `make test-long` takes all, in one process or, by these variables, in several.
-STEP = int(os.environ.get("LAKEFORMAT_CDC_STEP", "1" if IS_LONG else "97"))
+STEP = int(os.environ.get("LAKEFORMAT_CDC_STEP", "1" if IS_LONG else "197"))
 FIRST = int(os.environ.get("LAKEFORMAT_CDC_FIRST", "15"))
 BATCH_ROWS, ALL_ROWS = 3, 100_000
 _MANY = ", ".join(f"({id}, 0, repeat('n', 900))" for id in range(20, 25))

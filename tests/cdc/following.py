@@ -24,7 +24,7 @@ from tests.simulation.failing import NthCallFails
 
 IS_LONG = int(os.environ.get("LAKEFORMAT_SEEDS", "100")) > 1000  # `make test-long`.
 WORKLOADS = range(200)  # As many of them as `LAKEFORMAT_SEEDS` asks for.
-ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "20" if IS_LONG else "8"))  # Of syncs that fail, for each seed.
+ROUNDS = int(os.environ.get("LAKEFORMAT_CDC_ROUNDS", "20" if IS_LONG else "5"))  # Of syncs that fail, for each seed.
 
 
 class OneTable:

@@ -382,6 +382,7 @@ KEYS = {  # Of each type literals in the server's order.
 }  # fmt: skip
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("type", KEYS)
 def test_keys_are_compared_as_the_server_orders_them(run, source, lake, type):
     """As of a snapshot that is read in several views: which chunk a changed row is of. Alone and as the first column of a key."""

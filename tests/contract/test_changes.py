@@ -204,6 +204,7 @@ def read(table, first, last):
     ]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("properties", LIFE.values(), ids=LIFE)
 def test_changelogs_outlive_their_snapshots(lake, properties):

@@ -60,6 +60,7 @@ def cluster(tmp_path_factory):
         yield found
 
 
+@pytest.mark.long("test_engines.py: executors are sent the library, and packages that they lack are named")
 @pytest.mark.spark
 def test_attach_makes_a_cluster_without_packages_able_to_run_all_verbs(cluster, tmp_path):
     path = f"{cluster.python.parent}:{os.environ['PATH']}"

@@ -13,23 +13,18 @@ ROOT = Path(__file__).parent.parent.parent
 # Each way of rows once.
 CHOSEN = {
     "contract/test_marked.py": ["changes_lead_from_one_snapshot_to_another[spark-lookup]"],
-    "contract/test_crossing.py": [
-        "engines_move_rows_alike[spark-deduplicate]",
-        "an_overwrite_by_row_moves_keys[spark-deduplicate]",
-    ],
-    "contract/test_merge.py": [
-        "all_kinds_of_clauses_in_one_snapshot[iceberg-spark by join]",
-        "two_rows_of_the_source_for_one_row_are_a_mistake_that_is_shown[iceberg merge-on-read-spark]",
-    ],
+    "contract/test_crossing.py": ["an_overwrite_by_row_moves_keys[spark-deduplicate]"],
+    "contract/test_merge.py": ["all_kinds_of_clauses_in_one_snapshot[iceberg merge-on-read-spark by join]"],
     "contract/test_changelogs.py": ["a_spark_frame_is_written_partition_by_partition_in_its_order"],
     "contract/test_planning.py": ["rows_are_the_same_wherever_manifests_are_decoded[iceberg]"],
     "contract/test_streaming.py": ["spark_appends_to_tables_of_a_warehouse_as_a_data_source"],
     "contract/test_data_source.py": ["filters_of_every_type_leave_out_files"],
     "sql/test_migration.py": ["a_migration_that_fails_gives_the_source_its_name_and_keeps_its_files"],
-    "sql/test_spark.py": ["text_goes_to_spark_as_it_is", "changes_on_spark_are_those_in_process[paimon]"],
+    "sql/test_spark.py": ["text_goes_to_spark_as_it_is"],
 }
 OF_A_NIGHT = {
     "contract/test_marked.py": "streams_of or one_after_the_other and partitions",
+    "contract/test_crossing.py": "engines_move_rows_alike",
     "contract/test_merge.py": "all_kinds_of_clauses or two_rows_of_the_source",
     "contract/test_data_source.py": "stream_of_spark",
     "sql/test_migration.py": "migrat or snapshot or hive",

@@ -96,6 +96,7 @@ def random_rows(draw, count, engine):
 MARKED = {"deletion-vectors.enabled": "true"}
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(
     ("engine", "more"),
     [*((name, {}) for name in ENGINES), *((name, MARKED) for name in ENGINES if name != "first-row")],

@@ -116,6 +116,7 @@ def read(following, start, end):
     )
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", ["iceberg", "paimon", "keyed"])
 @pytest.mark.parametrize("limits", [(None, None), (1, None), (2, None), (None, 1), (None, 3)])
 def test_a_stream_gives_each_change_once_and_in_order_whatever_the_limits(tmp_path, kind, limits):

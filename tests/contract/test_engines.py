@@ -851,6 +851,15 @@ def test_executors_can_be_sent_the_library(spark):
 
 
 @pytest.mark.spark
+def test_packages_that_workers_lack_are_named(spark, monkeypatch):
+    from lakeformat.engines.spark import workers
+
+    monkeypatch.setattr(workers, "MODULES", ("pyarrow", "a_package_of_nobody"))
+    with pytest.raises(UnsupportedFeature, match=r"which lacks a_package_of_nobody: .*pack='auto'"):
+        workers.ready(spark)
+
+
+@pytest.mark.spark
 def test_spark_schemas_and_columns_become_each_other(spark):
     from pyspark.sql import types as T
 

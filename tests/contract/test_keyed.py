@@ -318,6 +318,7 @@ def hashes(table):
     return {(f["_PARTITION"], f["_BUCKET"]): f["_ROW_COUNT"] for f in found}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "types", [("tinyint",), ("smallint",), ("int",), ("bigint",), ("date",), ("int", "date", "bigint")]
 )
@@ -989,6 +990,7 @@ def test_a_file_is_not_lifted_onto_keys_of_its_own_on_that_level(lake):
     assert contents(t) == {("a", i): "new" if i == 3 else "v" for i in (*range(10), 100)}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "how",
     [

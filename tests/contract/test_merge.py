@@ -395,6 +395,7 @@ WAYS = {
 }
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_by_key_come_together_on_spark_in_whatever_way_they_must(lake, spark, way):

@@ -105,6 +105,7 @@ def goes_through(folder, kind, count, width):
     assert table.scan(where="s >= 'b'", columns=["id"]).to_arrow().num_rows == sum(v >= "b" for v in expected.values())
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_are_gathered_by_bytes(kind, tmp_path, monkeypatch):
     taken = []

@@ -236,6 +236,7 @@ def test_dg_finds_the_components_by_the_entry_point():
         assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
+@pytest.mark.long("the tests above: such projects load, run ranges and reruns; dg finds the components")
 @pytest.mark.slow
 def test_the_page_from_nothing_to_a_backfilled_graph(tmp_path, monkeypatch):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)

@@ -1,6 +1,7 @@
 """`dagster dev` for real: a backfill through GraphQL, sensors ticked by the daemon, and a run that is killed mid-write.
 
-One server for the module; the tests build on each other in their order. `make test-long` has another, whose instance is in PostgreSQL.
+One server for the module; the tests build on each other in their order. They are those of `make test-long`, with another server too,
+whose instance is in PostgreSQL; in `make test` the same jobs, sensors and launchpads run in the process of the test.
 """
 
 import json
@@ -25,7 +26,16 @@ from pipelines.definitions import definitions
 from pipelines.origin import LOCATION, REPOSITORY_TAG, show_under_job
 from tests.dagster.browser import Browser
 
-pytestmark = [pytest.mark.spark, pytest.mark.dagster]
+PROVED_BY = [
+    "test_runs.py: one run and one snapshot per table; a demo under its jobs",
+    "test_definitions.py: workspace.yaml and dagster.yaml load",
+    "test_postgres_instance.py, test_backfills.py: backfills on an instance that other processes read",
+    "test_sensors.py: compaction, expiry and commits of others",
+    "test_concurrency.py: a process that is killed",
+    "../contract/test_engines.py: whatever ends a job of Spark, its files are deleted",
+    "test_launchpad.py: every launchpad as it opens",
+]
+pytestmark = [pytest.mark.spark, pytest.mark.dagster, pytest.mark.long(PROVED_BY)]
 
 ROOT = Path(__file__).parent.parent.parent
 YAML = ROOT / "dagster.yaml"

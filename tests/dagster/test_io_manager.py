@@ -336,6 +336,7 @@ KINDS = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_partitions_is_written_read_and_emptied(kind, run, lake, instance):
     definition, mapping, types, keys, values = KINDS[kind]
@@ -968,6 +969,7 @@ EXPRESSIONS = {
 }
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("kind", EXPRESSIONS)
 def test_partition_expr_is_what_dagster_means_by_it(kind, run, lake):
     definition, expression, types, key, values = EXPRESSIONS[kind]

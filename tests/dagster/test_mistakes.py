@@ -85,6 +85,7 @@ FIRST = {
 }  # fmt: skip
 
 
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 @pytest.mark.parametrize(("options", "message"), FIRST.values(), ids=FIRST)
 def test_a_first_write_that_is_refused_leaves_no_table(run, lake, options, message, format):

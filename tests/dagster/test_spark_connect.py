@@ -12,7 +12,12 @@ import pytest
 from assets.nycflights13 import read_days
 from lakeformat import Lake
 
-pytestmark = pytest.mark.spark
+PROVED_BY = [
+    "../contract/test_connect.py: rows over Spark Connect",
+    "test_runs.py: jobs of Spark belong to the run and the asset",
+    "test_spark_resource.py: an address of Spark Connect, and sessions that are started and stopped",
+]
+pytestmark = [pytest.mark.spark, pytest.mark.long(PROVED_BY)]
 
 ROOT = Path(__file__).parent.parent.parent
 DAYS = ["2013-01-01", "2013-01-02"]

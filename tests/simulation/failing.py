@@ -11,7 +11,7 @@ from lakeformat import LakeError, StoreError
 from lakeformat.dialects.dialect import Format
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
-from tests.draw import IS_LONG, ends_and_some, some
+from tests.draw import IS_LONG, some
 from tests.simulation.turns import FaultyStore, Watched
 
 _NUMBERS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]+)+|\d+|(?<=dt=)[^/]+")
@@ -62,12 +62,11 @@ class NthCallFails(Watched):
 def faults(made: Counter[str], after: bool) -> list[tuple[int, str | None]]:
     """Which calls are to fail, one a run, of those that are `made` where nothing fails: (n, kind), as `NthCallFails` takes them.
 
-    `make test-long` takes every call. `make test` takes, of the kinds of calls, the first, the last and two between, and of
-    each kind one call.
+    `make test-long` takes every call. `make test` takes two of the kinds of calls, and of each kind one call.
     """
     if IS_LONG:
         return [(n, None) for n in range(1, made.total() + 1)]
-    kinds = ends_and_some([kind for kind, count in made.items() if count], 2, *made, after)
+    kinds = some([kind for kind, count in made.items() if count], 2, *made, after)
     return [(some(range(1, made[kind] + 1), 1, kind, after)[0], kind) for kind in kinds]
 
 

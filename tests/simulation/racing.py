@@ -19,7 +19,7 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
 from tests.simulation.turns import FaultyStore, LateStore, Turns
 
-SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "50"))  # Of each race; 10,000 before a release.
+SEEDS = int(os.environ.get("LAKEFORMAT_SEEDS", "20"))  # Of each race; 10,000 before a release.
 FREE_NAME_SEEDS = max(SEEDS // 6, 1)  # Of races in which names become free again: these are long.
 ENOUGH = 200  # To find what is wrong where something is: the first one ends it.
 Commit = Callable[..., Snapshot]

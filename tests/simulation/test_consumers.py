@@ -122,7 +122,7 @@ class World:
         return Counter(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
 
 
-@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in some(range(500), 5, kind)])
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in some(range(500), 2, kind)])
 def test_a_consumer_reads_on_after_any_expiry(kind, seed, tmp_path):
     world = World(kind, seed, tmp_path)
     for reader in world.readers:  # A consumer keeps what it needs from its first acknowledgement on.

@@ -27,7 +27,7 @@ ROWS = st.lists(
     max_size=8,
 )
 STEPS = int(os.environ.get("LAKEFORMAT_STEPS", "15"))
-EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "3"))
 
 
 class Keyed(RuleBasedStateMachine):

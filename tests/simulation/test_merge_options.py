@@ -512,7 +512,7 @@ def batches(draw: Any, case: Case) -> tuple[list[dict], set[str]]:
 
 
 @settings(
-    max_examples=int(os.environ.get("LAKEFORMAT_EXAMPLES", "15")),
+    max_examples=int(os.environ.get("LAKEFORMAT_EXAMPLES", "6")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,

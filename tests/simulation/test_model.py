@@ -22,7 +22,7 @@ PARTITIONS = st.sampled_from(["a", "b", "c/d", "", None])
 VALUES = st.one_of(st.none(), st.integers(-3, 3))
 ROWS = st.lists(st.tuples(VALUES, PARTITIONS), min_size=0, max_size=6)
 STEPS = int(os.environ.get("LAKEFORMAT_STEPS", "15"))
-EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "5"))
 
 
 class Verbs(RuleBasedStateMachine):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lakeformat import Lake
+from tests.draw import IS_LONG
 from tests.simulation.writers import SCHEMA, write, write_until_killed
 from tests.unit.s3_server import S3Server
 
@@ -25,7 +26,7 @@ AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str], int]]:
     """(warehouse, its options, commits of each writer: fewer where all wait for one slow server)."""
     if request.param == "local":
-        yield str(tmp_path / "warehouse"), {}, 30
+        yield str(tmp_path / "warehouse"), {}, 30 if IS_LONG else 10
     else:
         with S3Server() as server:
             yield f"{server.new_bucket()}/warehouse", server.options, 5
@@ -59,7 +60,7 @@ def test_a_killed_writer_changes_nothing_that_is_seen(tmp_path: Path):
     chance = random.Random(seed)
     table = Lake(uri).create_table("db.t", SCHEMA, partition_by=["dt"])
     context = multiprocessing.get_context("spawn")
-    for turn in range(4):
+    for turn in range(4 if IS_LONG else 2):
         ready = context.Event()
         process = context.Process(target=write_until_killed, args=(uri, turn, ready))
         process.start()

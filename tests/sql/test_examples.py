@@ -41,6 +41,7 @@ def told(result):
     return [tuple(row.values()) for row in result.to_arrow().to_pylist()]
 
 
+@pytest.mark.drawn(30)
 @pytest.mark.parametrize("place", range(len(GROUPS)), ids=lambda i: f"{GROUPS[i].page}-{i}")
 def test_examples_of_the_connectors_pages(tmp_path, place):
     walk(tmp_path, GROUPS[place])

@@ -239,6 +239,7 @@ def test_partitions_of_a_spark_table_are_added_by_a_filter(lake, spark, source):
     assert (flat.current_snapshot(), ids(table)) == (None, [2, 3, 9])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("kind", ["parquet", "orc", "csv"])
 def test_a_hive_table_becomes_a_paimon_table_and_goes_once_its_rows_are_there(spark, db, tmp_path, kind):
     lake = Lake(tmp_path / "w")

@@ -594,6 +594,7 @@ def test_rows_of_paimon_have_their_ids_in_a_metadata_table(lake):
 TEXTS = ["o'brien", "o\\b", 'o"b', "${x}", "a\nb", "''", "\\'", "é'日", ":p", "?", "--", "{{a}}"]
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("value", TEXTS)
 def test_values_of_any_text_stand_in_queries(lake, value):
     """Of partitions, and of conditions that a view takes over: their text is spelt in the query."""

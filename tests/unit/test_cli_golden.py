@@ -155,6 +155,7 @@ def test_ls_lists_them_with_the_rows_that_their_engines_read(world, cli):
     assert {line["table"] for line in cli.json("ls", "ice")} == {name for name in TABLES if name.startswith("ice.")}
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("name", TABLES)
 def test_commands_that_read_say_what_the_engine_that_wrote_a_table_says(world, cli, name):
     facts = world[1][name]
@@ -240,6 +241,7 @@ def test_the_doctor_finds_what_is_past_its_time(world, cli, monkeypatch, name, y
     assert all(line.startswith(start) for line, start in zip(text.splitlines(), lines, strict=True)), text
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_dry_run_of_a_command_that_writes_names_what_is_there_and_changes_nothing(world, cli, name):
     root, facts = world[0], world[1][name]

@@ -61,6 +61,7 @@ def values_of(precision, scale, rng, count=6):
     return [Decimal((unit < 0, tuple(map(int, str(abs(unit)))), -scale)) for unit in units]
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("format", ["iceberg", "paimon"])
 def test_conditions_and_assignments_are_exact_in_any_context(tmp_path, format, context):
     rng = random.Random(38)
@@ -89,6 +90,7 @@ def test_conditions_and_assignments_are_exact_in_any_context(tmp_path, format, c
         assert sorted(rows) == sorted([low, low, *values[2:-1], low.copy_abs()])
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("format", ["iceberg", "paimon"])
 def test_partitions_keys_and_parameters_are_exact_in_any_context(tmp_path, format, context):
     values, kind = values_of(38, 20, random.Random(20), count=2), pa.decimal128(38, 20)

@@ -465,6 +465,7 @@ def test_the_console_script_runs_as_a_module_and_without_its_extra_says_which(tm
     assert "pip install 'lakeformat[cli]'" in done.stderr
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1254"])
 def test_output_is_escaped_where_the_locale_has_no_such_character(tmp_path, encoding):
     Lake(tmp_path).create_table("a.t", SCHEMA).append(rows([1], "d0", "żółć 🙂"))

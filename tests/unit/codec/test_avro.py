@@ -923,7 +923,7 @@ except CorruptFile as error:
 def test_a_small_file_does_not_inflate_to_a_large_one(tmp_path, codec, block_bytes):
     """Neither in one block nor in many; most of what it would hold is never inflated."""
     schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "bytes"}]}
-    rows = pa.table({"s": pa.array([bytes(1 << 18)] * 800)})
+    rows = pa.table({"s": pa.array([bytes(1 << 18)] * 500)})
     data = avro.encode(rows, schema, codec, block_bytes=block_bytes)
     assert len(data) < 300_000
     path = tmp_path / "bomb.avro"

@@ -35,6 +35,7 @@ def test_any_layout_becomes_the_values_it_holds(seed):
         assert all(piece.num_rows == 1 or piece.nbytes <= 400 for piece in pieces), (seed, number, array.type)
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("files", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_verb_stores_the_values_of_any_layout(tmp_path, format, files):

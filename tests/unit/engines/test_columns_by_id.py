@@ -122,6 +122,7 @@ class Model:
         self.check()
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_belong_to_field_ids(kind, seed):

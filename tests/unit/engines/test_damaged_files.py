@@ -32,6 +32,7 @@ LEFT = 400 - len(range(0, 400, 7))  # Rows.
 METADATA = {"metadata", "manifest", "snapshot", "schema"}
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_damaged_file_raises_an_error_of_the_library(tmp_path, kind):
     table = Lake(tmp_path).create_table("d.t", FIELDS, **TABLES[kind])

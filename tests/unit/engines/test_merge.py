@@ -227,6 +227,7 @@ def aggregations(function, data):
     )
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize(("function", "kind"), CASES, ids=str)
 @FEW
 @given(data=st.data())
@@ -244,6 +245,7 @@ def test_aggregation(function, kind, data):
     compared(rows, schema, spec, {"v": kind})
 
 
+@pytest.mark.drawn(20)
 @pytest.mark.parametrize(("function", "kind"), CASES, ids=str)
 @FEW
 @given(data=st.data())

@@ -41,6 +41,7 @@ def java_key(value):
     return (1, value)
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_rows_sort_by_rank_as_java_sorts_them(kind, data):

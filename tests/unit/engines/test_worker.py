@@ -678,6 +678,7 @@ def test_a_truncated_file_is_never_half_read(store, format):
             read(store, reading([file]))
 
 
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_flipped_bits_give_named_errors_and_no_foreign_ones(store, format):
     table = sample(300, format=format)

@@ -110,6 +110,7 @@ TABLES = {
 }
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_paimon_table_becomes_an_iceberg_table(kind):
     fill, make, properties = TABLES[kind]
@@ -175,6 +176,7 @@ def iceberg(store=None, *, partition_by=("dt",), properties=None):
     return table
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("kind", ICEBERG)
 def test_an_iceberg_table_becomes_a_paimon_table(kind):
     table = iceberg(**ICEBERG[kind])

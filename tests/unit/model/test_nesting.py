@@ -26,6 +26,7 @@ def nested(kind, depth):
     return type, value
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(("format", "files"), FILES)
 @pytest.mark.parametrize("kind", ["row", "list", "map", "mixed"])
 def test_what_is_stored_can_be_read(tmp_path, format, files, kind):

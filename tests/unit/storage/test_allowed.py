@@ -293,6 +293,7 @@ PAIRS = [(format, place) for format in PLACES for place in PLACES[format]]
 IS_LONG = int(os.environ.get("LAKEFORMAT_EXAMPLES", "0")) >= 300
 
 
+@pytest.mark.drawn(9)
 @pytest.mark.parametrize(("format", "place"), PAIRS)
 def test_no_verb_touches_what_metadata_name_outside(world, format, place):
     """The short run takes some verbs and ways of each place, so that together all are taken."""

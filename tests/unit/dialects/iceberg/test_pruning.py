@@ -55,6 +55,7 @@ def conditions(seed):
         )  # fmt: skip
 
 
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize("partition", TRANSFORMS)
 def test_no_row_is_lost(tmp_path, partition):
     t = Lake(tmp_path).create_table("d.t", SCHEMA, format="iceberg", partition_by=[partition], properties=NO_METRICS)
@@ -68,6 +69,7 @@ def test_no_row_is_lost(tmp_path, partition):
         assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist())), where
 
 
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     ("partition", "where", "files"),
     [

@@ -223,6 +223,7 @@ def own(tmp_path) -> Table:
     return table
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("where", "wanted", "files"), CONDITIONS, ids=[where for where, _, _ in CONDITIONS])
 def test_our_indexes_leave_out_what_those_of_pypaimon_do(own, where, wanted, files):
     if "m =" in where:

@@ -8,6 +8,7 @@ import pytest
 
 from lakeformat import CorruptFile, InvalidInput, Lake
 from lakeformat.engines.files import parquet
+from tests.draw import IS_LONG
 
 SCHEMA = pa.schema([("id", pa.int64()), ("j", pa.string()), ("n", pa.int64()), ("v", pa.string())])
 ENGINES = {
@@ -78,6 +79,7 @@ def replayed(table):
     return held
 
 
+@pytest.mark.drawn(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "option"),
@@ -85,7 +87,7 @@ def replayed(table):
 )
 def test_rows_merge_with_what_higher_levels_have_of_them_once(tmp_path, engine, option):
     deepest, has_levels = 0, engine not in ("aggregation", "group")
-    for seed in range(4):
+    for seed in range(4 if IS_LONG else 2):
         if seed > 1 and (deepest > 2) == has_levels:
             break
         chance = random.Random(f"{engine} {option} {seed}")

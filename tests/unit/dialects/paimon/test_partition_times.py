@@ -10,6 +10,7 @@ import pytest
 from lakeformat import Lake
 from lakeformat.dialects.paimon import partition_times
 from lakeformat.errors import InvalidInput
+from tests.draw import IS_LONG
 
 
 def moment(formatter, text):
@@ -94,7 +95,7 @@ def test_java_reads_the_same_times(spark, seed):
     """Against `java.time`, with texts that nearly fit."""
     chance = random.Random(seed)
     java = spark._jvm.java.time
-    for _ in range(150):
+    for _ in range(150 if IS_LONG else 40):
         formatter = chance.choice(FORMATTERS)
         day = datetime.datetime(chance.choice([1970, 2000, 2023, 2024]), 2, 28)
         day += datetime.timedelta(hours=chance.randrange(99))

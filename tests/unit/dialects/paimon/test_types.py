@@ -165,6 +165,7 @@ def literal(kind, value):
     return str(value).lower()
 
 
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize(
     ("kind", "how"),
     [(k, how) for k in SORTED for how in ("unpartitioned", "partitioned")]
