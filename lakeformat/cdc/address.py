@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakeformat import lazy
+from lakeformat.cdc.misfits import OnMisfit
 from lakeformat.cdc.source import Source
 from lakeformat.cdc.type_option import TypeOption
 from lakeformat.errors import InvalidInput
@@ -21,11 +22,16 @@ def open_source(
     exclude_columns: Collection[str] = (),
     readers: int = 1,
     name: str | None = None,
+    on_misfit: OnMisfit | str = OnMisfit.STOP,
+    text_columns: Collection[str] = (),
 ) -> Source:
     """Open the database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`.
     `slot` is PostgreSQL's replication slot, `readers` the number of connections that read a snapshot, `name` the name
-    recorded in tables for a MySQL server whose address may change. Raises `InvalidInput` for any other address, and if
-    the client is not installed."""
+    recorded in tables for a MySQL server whose address may change. `on_misfit` ("stop" or "null") says what becomes of
+    values that their column cannot hold, and `text_columns` ("schema.table.column") which are STRING.
+
+    Raises `InvalidInput` for any other address, and if the client is not installed.
+    """
     scheme = url.partition("://")[0]
     try:
         if scheme in _POSTGRES:
@@ -33,10 +39,18 @@ def open_source(
                 raise InvalidInput(
                     f"name={name!r} is for MySQL; tables of PostgreSQL record the slot, whatever the address"
                 )
-            return _postgres.Postgres(url, slot, type_options, exclude_columns, readers)
+            return _postgres.Postgres(
+                url, slot, type_options, exclude_columns, readers, on_misfit=on_misfit, text_columns=text_columns
+            )
         if scheme in _MYSQL:
             return _mysql.MySql(
-                url, type_options=type_options, exclude_columns=exclude_columns, readers=readers, name=name
+                url,
+                type_options=type_options,
+                exclude_columns=exclude_columns,
+                readers=readers,
+                name=name,
+                on_misfit=on_misfit,
+                text_columns=text_columns,
             )
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error

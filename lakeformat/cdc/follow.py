@@ -70,6 +70,8 @@ class Report:
     filled_rows: int = 0
     seconds: float = 0.0  # Duration of the sync so far.
     kept_bytes: int | None = None  # Of the log, which PostgreSQL keeps for a table that stopped.
+    # By column: values that it cannot hold, which became NULL since the source was opened (`on_misfit="null"`).
+    misfits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -80,9 +82,10 @@ class Report:
         """Progress in one line: "shop.orders: 120,000 rows of the snapshot, 30 changes, 41,000 rows/s, lag 0.4 s"."""
         filled = f", {self.filled_rows:,} filled" if self.filled_rows else ""
         lag = "" if self.lag_seconds is None else f", lag {self.lag_seconds:.1f} s"
+        lost = "".join(f", {count:,} values of {name} did not fit and are NULL" for name, count in self.misfits.items())
         return (
             f"{self.table}: {self.snapshot_rows:,} rows of the snapshot, {self.rows:,} changes{filled}, "
-            f"{self.rows_per_second:,.0f} rows/s{lag}"
+            f"{self.rows_per_second:,.0f} rows/s{lag}{lost}"
         )
 
 
@@ -320,7 +323,8 @@ class Follower:
 
     def _have(self, **counts: Any) -> None:
         """Update the report after a commit, and pass it to `tell`."""
-        self.report = replace(self.report, **counts, seconds=time.monotonic() - self._began)
+        took = time.monotonic() - self._began
+        self.report = replace(self.report, **counts, seconds=took, misfits=self.source.misfits.counts(self.names))
         log.info("%s", self.report)
         if self._tell is not None:
             self._tell(self.report)

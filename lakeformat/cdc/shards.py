@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.cdc.misfits import Misfits
 from lakeformat.cdc.source import (
     Chunk,
     Failed,
@@ -97,6 +98,10 @@ class Shards:
 
     def kept(self, names: Collection[str]) -> Mapping[str, str]:
         return self._source.kept(names)
+
+    @property
+    def misfits(self) -> Misfits:
+        return self._source.misfits
 
     def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
         if not table.parts:

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from lakeformat.cdc.misfits import Misfits
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, LakeError, SourceError
 from lakeformat.model.schema import Field
@@ -258,6 +259,11 @@ class Source(Protocol):
 
     def acknowledge(self, position: Position) -> None:
         """Release the log before `position`; it is not read again."""
+        ...
+
+    @property
+    def misfits(self) -> Misfits:
+        """What becomes of values that their columns cannot hold, and how many there were since it was opened."""
         ...
 
     def close(self) -> None: ...

@@ -60,6 +60,10 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
     slot: str = Field(default="lakeformat", description="PostgreSQL's replication slot, one for all tables.")
     type_options: list[str] = Field(default=[], description="How types are mapped: `to-string`, `to-nullable` ...")
     exclude_columns: list[str] = Field(default=[], description="`schema.table.column`, as the source names them.")
+    on_misfit: str = Field(
+        default="stop", description="What becomes of values that their column cannot hold: `stop` or `null`."
+    )
+    text_columns: list[str] = Field(default=[], description="`schema.table.column`: those that are STRING.")
     readers: int = Field(default=1, description="Connections that read a snapshot, a chunk each.", ge=1)
 
     name: str | None = Field(
@@ -82,6 +86,8 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
             exclude_columns=self.exclude_columns,
             readers=self.readers,
             name=self.name,
+            on_misfit=self.on_misfit,
+            text_columns=self.text_columns,
         )
 
     def of_table(self, name: str, lake: Lake, table: str) -> Source:

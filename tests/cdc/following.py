@@ -57,7 +57,7 @@ class NthFetchFails:
         if name == "view":
             return lambda *tables: self._viewed(call(*tables))
         return (
-            call if name in {"parse", "retention"} else self._counted(name, call)
+            call if name in {"parse", "retention", "misfits"} else self._counted(name, call)
         )  # Positions are parsed without the server.
 
     def _counted(self, name, call):

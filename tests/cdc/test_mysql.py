@@ -347,6 +347,33 @@ def test_type_options(run, server, lake):
     texts.close()
 
 
+def test_a_value_that_its_column_cannot_hold_is_null_or_text_where_that_is_allowed(run, server, lake):
+    run("CREATE TABLE t (id int PRIMARY KEY, due time NOT NULL, took time(3), wide bigint unsigned, v int)")
+    name = f"{run.name}.t"
+    source = MySql(
+        server.url,
+        type_options=["bigint-unsigned-to-bigint"],
+        on_misfit="null",
+        text_columns=[f"{name}.took"],
+    )
+    for first in (0, 10):  # By the snapshot, then by the log.
+        run(
+            *(
+                f"INSERT INTO t VALUES ({first + i}, '{'-01:00:00' if i in (3, 8) else '12:00:00'}', '30:00:00.5', "
+                f"{2**64 - 1 if i == 8 else 7}, {i})"
+                for i in range(10)
+            )
+        )
+        report = sync_table(source, name, lake, "d.t")
+    assert report.misfits == {"due": 4, "wide": 2}
+    rows = rows_of(lake.table("d.t"))
+    assert [row["id"] for row in rows if row["due"] is None] == [3, 8, 13, 18]
+    assert [row["id"] for row in rows if row["wide"] is None] == [8, 18]
+    assert {row["took"] for row in rows} == {"30:00:00.500"}
+    assert {row["v"] for row in rows} == set(range(10))
+    source.close()
+
+
 KEYS = {  # Of each type literals in the server's order.
     "time": ["'9:00:00'", "'10:00:00'", "'23:59:59'"],
     "time(1)": ["'9:00:00'", "'10:00:00'", "'20:00:00.5'"],

@@ -1025,6 +1025,63 @@ def test_type_options(server, lake):
             assert first == ["a", "b ", "1.50", "2024-01-01 00:00:00.25", "\\x00ff"]
 
 
+def test_a_value_that_its_column_cannot_hold_is_null_or_text_where_that_is_allowed(server, lake):
+    server.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, at timestamp NOT NULL, zoned timestamptz, day date, n numeric(10, 2), free numeric, "
+        "wide numeric, due time)"
+    )
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    held = "'2024-01-01', '2024-01-01Z', '2024-01-01', 1.5, 1.5, 1.5, '12:00'"
+    misfits = "'infinity', '0044-03-15 BC', 'infinity', 'NaN', 0.1234567890123456789, 'NaN', '24:00'"
+    nulling = Postgres(server.dsn, server.info.dbname, on_misfit="null", text_columns=["public.t.wide"])
+
+    def sync():
+        return sync_table(nulling, "t", lake, "d.t")
+
+    for first in (0, 10):  # By the snapshot, then by the log.
+        rows = ", ".join(f"({first + i}, {misfits if i in (3, 8) else held})" for i in range(10))
+        server.execute(f"INSERT INTO t VALUES {rows}")
+        report = sync()
+    names = ["at", "zoned", "day", "n", "free", "due"]
+    assert report.misfits == dict.fromkeys(names, 4)
+    assert "4 values of at did not fit and are NULL" in str(report)
+    table = lake.table("d.t")
+    rows = rows_of(table)
+    assert [row["id"] for row in rows if row["at"] is None] == [3, 8, 13, 18]
+    assert {row["wide"] for row in rows} == {"1.5", "NaN"}
+    for row in rows:
+        assert {row[name] is None for name in names} == {row["at"] is None}
+    server.execute("UPDATE t SET at = '2024-01-02' WHERE id = 3")
+    server.execute("DELETE FROM t WHERE id = 18")
+    sync()
+    rows = {row["id"]: row for row in rows_of(table)}
+    assert (len(rows), rows[3]["at"], rows[3]["day"]) == (19, datetime.datetime(2024, 1, 2), None)
+    nulling.close()
+    stopping = Postgres(server.dsn, server.info.dbname, text_columns=["public.t.wide"])
+    server.execute("UPDATE t SET due = '24:00' WHERE id = 1")
+    with pytest.raises(InvalidInput, match=r"column 'due' \(time\) holds a value that .* cannot: .*on_misfit='null'"):
+        sync_table(stopping, "t", lake, "d.t")
+    stopping.close()
+    sync()
+    assert {row["id"]: row for row in rows_of(table)}[1]["due"] is None
+    nulling.close()
+
+
+def test_a_key_that_its_column_cannot_hold_stops_the_table(server, lake):
+    server.execute("CREATE TABLE t (day date PRIMARY KEY)")
+    server.execute("INSERT INTO t VALUES ('2024-01-01'), ('infinity')")
+    source = Postgres(server.dsn, server.info.dbname, on_misfit="null")
+    with pytest.raises(InvalidInput, match="column 'day'"):
+        sync_table(source, "t", lake, "d.t")
+    source.close()
+
+
+@pytest.mark.parametrize("arguments", [{"on_misfit": "text"}, {"text_columns": ["t.a"]}])
+def test_a_wrong_policy_is_refused(arguments):
+    with pytest.raises(InvalidInput, match=next(iter(arguments))):
+        Postgres("postgresql://localhost/d", **arguments)
+
+
 def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
     with running_postgres() as server:
         dsn, source = server.get_uri(), Postgres(server.get_uri())

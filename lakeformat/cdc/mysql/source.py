@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pymysql
 
 from lakeformat.cdc import failures
+from lakeformat.cdc.misfits import Misfits, OnMisfit
 from lakeformat.cdc.mysql import address, row_events, statements, text_rows
 from lakeformat.cdc.mysql import types as mysql_types
 from lakeformat.cdc.mysql.charsets import Charsets
@@ -95,10 +96,12 @@ class MySql:
     Tables are named `database.table`. The user needs SELECT, REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG
     MONITOR), and on MySQL RELOAD. `server_id` distinguishes this reader from the server's replicas; random by default.
     `exclude_columns`: "database.table.column". `name`: the name recorded in tables, for a server whose address may
-    change; the address by default. `readers`: how many connections read a snapshot, a chunk each, in one consistent
-    view; as many chunks are held in memory. More than one needs RELOAD on MariaDB too, and one further connection that
-    finds the chunk boundaries. `lock_seconds`: how long FLUSH TABLES WITH READ LOCK, which blocks all writers, may wait
-    for running statements.
+    change; the address by default. `on_misfit`: what becomes of a value that its column cannot hold, such as a TIME
+    above 24 hours: "stop" the table, or "null", which `Report.misfits` counts. `text_columns`:
+    "database.table.column", those that are STRING. `readers`: how many connections read a snapshot, a chunk each, in
+    one consistent view; as many chunks are held in memory. More than one needs RELOAD on MariaDB too, and one further
+    connection that finds the chunk boundaries. `lock_seconds`: how long FLUSH TABLES WITH READ LOCK, which blocks all
+    writers, may wait for running statements.
     """
 
     def __init__(
@@ -111,11 +114,14 @@ class MySql:
         name: str | None = None,
         readers: int = 1,
         lock_seconds: int = 10,
+        on_misfit: OnMisfit | str = OnMisfit.STOP,
+        text_columns: Collection[str] = (),
     ) -> None:
         parsed = address.parse(url)
         self._settings, self._takes_cascades = parsed.settings, parsed.follows_cascades
         self._server_id = random.randrange(1 << 16, 1 << 32) if server_id is None else server_id
         self._options, self._excluded = frozenset(map(TypeOption, type_options)), frozenset(exclude_columns)
+        self.misfits = Misfits(on_misfit, text_columns)
         self._connection: Any = None
         self._name, self._readers, self._lock_seconds = name, required(readers), lock_seconds
         if lock_seconds < 1:
@@ -179,12 +185,12 @@ class MySql:
             for row in kept
         }
         self._types[name] = self._types.get(name, {}) | types
-        may_be_required = TypeOption.TO_NULLABLE not in self._options
+        may_be_required = TypeOption.TO_NULLABLE not in self._options and not self.misfits.become_null
         fields = tuple(
             Field(
                 NO_ID,
                 row[0],
-                mysql_types.to_type(row[0], types[row[0]], self._options, is_key=row[0] in chosen),
+                mysql_types.to_type(row[0], types[row[0]], self._options_of(name, row[0]), is_key=row[0] in chosen),
                 nullable=row[0] not in chosen and not (row[9] == "NO" and may_be_required and not _has_zero(row[1])),
                 comment=row[10] or None,
             )
@@ -203,6 +209,9 @@ class MySql:
             chosen == tuple(row[0] for row in declared),
             version=json.dumps([field.name for field in fields]),
         )
+
+    def _options_of(self, table: str, column: str) -> Collection[TypeOption]:
+        return {TypeOption.TO_STRING} if self.misfits.is_text(table, column) else self._options
 
     def _require_logged(self, name: str) -> None:
         """Raise if the server does not log all changes of the table."""
@@ -636,7 +645,9 @@ class MySqlView:
     def _converted(self, columns: Sequence[TextColumn]) -> pa.Table:
         types = self._source._types[self._table.name]
         arrays = [  # Columns of the key may follow.
-            mysql_types.of_texts(field.name, column, types[field.name], field.type)
+            self._source.misfits.converted(
+                self._table.name, self._table.key, field, column, _from_texts(field, types[field.name])
+            )
             for field, column in zip(self._table.fields, columns, strict=False)
         ]
         return pa.Table.from_arrays(arrays, schema=self._table.arrow_schema)
@@ -784,7 +795,8 @@ class _Batch:
         for column in columns:
             if column.name not in known:
                 types[column.name] = mysql_types.of_log(column)
-                type = mysql_types.to_type(column.name, types[column.name], self.source._options)
+                options = self.source._options_of(name, column.name)
+                type = mysql_types.to_type(column.name, types[column.name], options)
                 table = replace(table, fields=(*table.fields, Field(NO_ID, column.name, type)))
         self.tables[name] = table
 
@@ -846,7 +858,9 @@ class _Batch:
             arrays = [
                 pa.nulls(count, schema.field(field.name).type)
                 if field.name not in piece.arrays
-                else mysql_types.of_log_values(field.name, piece.arrays[field.name], types[field.name], field.type)
+                else self.source.misfits.converted(
+                    table.name, table.key, field, piece.arrays[field.name], _from_log(field, types[field.name])
+                )
                 for field in table.fields
             ]
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
@@ -859,6 +873,14 @@ class _Batch:
             event, end = events.emptied
             emptied = (Emptied(int(counts[:event].sum()), end, end),)
         return TableChanges(table, rows, ends, ends, times, places, {}, emptied)
+
+
+def _from_texts(field: Field, type: MySqlType) -> Callable[[TextColumn], pa.Array]:
+    return lambda texts: mysql_types.of_texts(field.name, texts, type, field.type)
+
+
+def _from_log(field: Field, type: MySqlType) -> Callable[[pa.Array], pa.Array]:
+    return lambda values: mysql_types.of_log_values(field.name, values, type, field.type)
 
 
 class _Log:

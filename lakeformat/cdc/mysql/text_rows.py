@@ -52,9 +52,15 @@ class TextColumn:
     encoding: str | None
     reader: Callable[[Any], Any] | None
 
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, rows: slice) -> TextColumn:
+        return replace(self, texts=self.texts[rows])
+
     def last_value(self) -> Any:
         """The last value as PyMySQL converts it."""
-        return replace(self, texts=self.texts.slice(len(self.texts) - 1)).values()[0]
+        return self[len(self) - 1 :].values()[0]
 
     def values(self) -> list[Any]:
         """The values as PyMySQL converts them."""

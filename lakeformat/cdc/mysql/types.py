@@ -301,7 +301,7 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, target: Type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise InvalidInput(
             f"column {column!r} ({type.text}) holds a value that {target} cannot: {error}. Leave the column out "
-            "(exclude_columns), or take all columns as text (type option 'to-string')"
+            "(exclude_columns), take it as text (text_columns), or such values as NULL (on_misfit='null')"
         ) from error
 
 

@@ -8,7 +8,7 @@ import logging
 import re
 import select
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -25,6 +25,7 @@ from psycopg.pq.abc import PGconn
 from pyarrow import csv
 
 from lakeformat.cdc import failures
+from lakeformat.cdc.misfits import Misfits, OnMisfit
 from lakeformat.cdc.postgres import pgoutput
 from lakeformat.cdc.postgres import types as postgres_types
 from lakeformat.cdc.postgres.types import PostgresType
@@ -122,7 +123,9 @@ class Postgres:
     `slot` names the replication slot and the publication of one `sync_table` or `sync_database`; both are created if
     missing. The server keeps its log until the slot has read it: call `drop()` when the slot is no longer needed.
     `exclude_columns`: "schema.table.column". `readers`: how many connections read a snapshot, a chunk each, in one
-    consistent view; as many chunks are held in memory. The role needs REPLICATION and SELECT on the tables, and must
+    consistent view; as many chunks are held in memory. `on_misfit`: what becomes of a value that its column cannot
+    hold, such as `infinity`: "stop" the table, or "null", which `Report.misfits` counts. `text_columns`:
+    "schema.table.column", those that are STRING. The role needs REPLICATION and SELECT on the tables, and must
     own them to create the publication.
     """
 
@@ -133,6 +136,9 @@ class Postgres:
         type_options: Collection[TypeOption | str] = (),
         exclude_columns: Collection[str] = (),
         readers: int = 1,
+        *,
+        on_misfit: OnMisfit | str = OnMisfit.STOP,
+        text_columns: Collection[str] = (),
     ) -> None:
         if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
             raise InvalidInput(f"slot {slot!r}: PostgreSQL takes lower-case letters, digits and _, at most 63")
@@ -140,6 +146,7 @@ class Postgres:
         self._read_slot = slot  # A copy of the slot, in `apart`.
         self._dsn, self._slot, self._options = dsn, slot, frozenset(map(TypeOption, type_options))
         self._excluded, self._readers = frozenset(exclude_columns), required(readers)
+        self.misfits = Misfits(on_misfit, text_columns)
         self._connection: psycopg.Connection | None = None
         self._types: dict[int, PostgresType] = {}
         self._roots: set[str] = set()  # Partitioned tables.
@@ -213,10 +220,11 @@ class Postgres:
                 f"{name}: its changes lack the rows that they replace; "
                 f"ALTER TABLE {quoted} REPLICA IDENTITY FULL{which}"
             )
-        may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options
+        may_be_required = is_full and TypeOption.TO_NULLABLE not in self._options and not self.misfits.become_null
         # Without REPLICA IDENTITY FULL the log has only the key of a deleted row.
         fields = tuple(
             self._field(
+                f"{schema}.{table}",
                 row[0],
                 row[1],
                 row[2],
@@ -251,10 +259,9 @@ class Postgres:
             if name not in old or old[name][0] != number or (has_changed and old[name][1] != changed)
         }
 
-    def _field(self, name: str, oid: int, modifier: int, nullable: bool, comment: str | None) -> Field:
-        return Field(
-            NO_ID, name, postgres_types.to_type(name, self._type(oid, modifier), self._options), nullable, comment
-        )
+    def _field(self, table: str, name: str, oid: int, modifier: int, nullable: bool, comment: str | None) -> Field:
+        options = {TypeOption.TO_STRING} if self.misfits.is_text(table, name) else self._options
+        return Field(NO_ID, name, postgres_types.to_type(name, self._type(oid, modifier), options), nullable, comment)
 
     def _type(self, oid: int, modifier: int) -> PostgresType:
         """The type with this oid; a domain resolves to its base type."""
@@ -742,7 +749,9 @@ class Postgres:
                 continue
             _, oid, modifier = piece.relation.columns[index]
             type = self._type(oid, modifier)
-            arrays.append(postgres_types.to_values(field.name, piece.columns[index], type, field.type))
+            arrays.append(
+                self.misfits.converted(table.name, table.key, field, piece.columns[index], _converter(field, type))
+            )
             same = piece.unchanged[index]
             if same is not None:
                 unknown[field.name] = same
@@ -767,7 +776,7 @@ class Postgres:
             if f"{table.name}.{name}" in self._excluded:
                 continue
             old = fields.get(name)
-            made = self._field(name, oid, modifier, True, None)
+            made = self._field(table.name, name, oid, modifier, True, None)
             may_lack = is_own and relation.identity != "f" and name not in table.key  # A deleted row has only its key.
             fields[name] = made if old is None else replace(old, type=made.type, nullable=old.nullable or may_lack)
         return replace(table, fields=tuple(fields.values()))
@@ -879,10 +888,11 @@ class PostgresView:
             columns = _csv_columns(data, types)
         except pa.ArrowInvalid:  # `to_values` parses more, and names the column of a value that it cannot.
             columns = _csv_columns(data, [pa.binary()] * len(types))
+        misfits, type = self._source.misfits, PostgresType("text")
         arrays = [
             column
             if column.type == schema.field(field.name).type and not pa.types.is_binary(column.type)
-            else postgres_types.to_values(field.name, column, PostgresType("text"), field.type)
+            else misfits.converted(self._table.name, self._table.key, field, column, _converter(field, type))
             for field, column in zip(fields, columns, strict=False)
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
@@ -903,6 +913,10 @@ class PostgresView:
 
     def _name(self) -> sql.Composable:
         return self._source._only(self._table.name)
+
+
+def _converter(field: Field, type: PostgresType) -> Callable[[pa.Array], pa.Array]:
+    return lambda texts: postgres_types.to_values(field.name, texts, type, field.type)
 
 
 def _parts(messages: Messages, limit: int) -> list[tuple[int, int]]:

@@ -97,7 +97,7 @@ def to_values(column: str, texts: pa.Array, type: PostgresType, target: Type) ->
     except pa.ArrowInvalid as error:
         raise InvalidInput(
             f"column {column!r} ({type.name}) holds a value that {target} cannot: {error}. Leave the column out "
-            "(exclude_columns), or take all columns as text (type option 'to-string')"
+            "(exclude_columns), take it as text (text_columns), or such values as NULL (on_misfit='null')"
         ) from error
 
 

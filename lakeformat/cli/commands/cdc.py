@@ -14,9 +14,9 @@ from rich.text import Text
 
 from lakeformat import InvalidInput
 from lakeformat import cdc as capture
-from lakeformat.cdc import TypeOption
+from lakeformat.cdc import OnMisfit, TypeOption
 from lakeformat.cli.completion import formats
-from lakeformat.cli.session import Session, grid
+from lakeformat.cli.session import Session, counted, grid
 
 if TYPE_CHECKING:
     from lakeformat.cdc import Report
@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     help="How types are mapped.",
 )
 @click.option("--exclude-column", "exclude", multiple=True, help="`schema.table.column`; may be repeated.")
+@click.option("--text-column", "texts", multiple=True, help="`schema.table.column` that is STRING; may be repeated.")
+@click.option(
+    "--on-misfit",
+    type=click.Choice([choice.value for choice in OnMisfit]),
+    default=OnMisfit.STOP.value,
+    help="What becomes of values that their column cannot hold.",
+)
 @click.option(
     "--computed-column", "computed", multiple=True, help="`name=Spark SQL`, e.g. 'year=year(at)'; may be repeated."
 )
@@ -73,6 +80,8 @@ def cdc(
     slot: str,
     type_option: tuple[str, ...],
     exclude: tuple[str, ...],
+    texts: tuple[str, ...],
+    on_misfit: str,
     computed: tuple[str, ...],
     readers: int,
     name: str | None,
@@ -89,7 +98,14 @@ def cdc(
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
     opened = capture.open_source(
-        source, slot=slot, type_options=type_option, exclude_columns=exclude, readers=readers, name=name
+        source,
+        slot=slot,
+        type_options=type_option,
+        exclude_columns=exclude,
+        readers=readers,
+        name=name,
+        on_misfit=on_misfit,
+        text_columns=texts,
     )
     stopped = Event()
     if follow:
@@ -159,6 +175,7 @@ def _record(name: str, report: Report) -> dict[str, Any]:
         "seconds": report.seconds, "rows_per_second": report.rows_per_second,
         "rows_by_kind": dict(report.rows_by_kind), "position": report.position, "lag_seconds": report.lag_seconds,
         "snapshots": list(report.snapshots), "schema_changes": list(report.schema_changes),
+        "misfits": dict(report.misfits),
         "error": None if report.error is None else str(report.error),
     }  # fmt: skip
 
@@ -178,7 +195,12 @@ def _drawn(reports: dict[str, Report]) -> Group:
         for name, report in reports.items()
     ]
     shown = grid(("source", "table", "snapshot rows", "changes", "kinds", "position", "lag", "rows/s"), rows)
+    misfits = [
+        Text(f"{name}: {counted(count, 'value')} of {column} did not fit and became NULL", style="yellow")
+        for name, report in reports.items()
+        for column, count in report.misfits.items()
+    ]
     errors = [
         Text(f"{name}: {report.error}", style="red") for name, report in reports.items() if report.error is not None
     ]
-    return Group(shown, *errors)
+    return Group(shown, *misfits, *errors)

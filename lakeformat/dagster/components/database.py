@@ -76,6 +76,13 @@ class LakeCdcComponent(DeclaredAssets):
     exclude_columns: Annotated[
         list[str], dg.Resolver.default(description="'schema.table.column', as the database names them.")
     ] = []
+    on_misfit: Annotated[
+        Literal["stop", "null"],
+        dg.Resolver.default(description="What becomes of values that their column cannot hold."),
+    ] = "stop"
+    text_columns: Annotated[
+        list[str], dg.Resolver.default(description="'schema.table.column': those that are STRING.")
+    ] = []
     readers: Annotated[int, dg.Resolver.default(description="Connections that read a snapshot, a chunk each.")] = Field(
         default=1, ge=1
     )
@@ -171,6 +178,8 @@ class LakeCdcComponent(DeclaredAssets):
             exclude_columns=self.exclude_columns,
             readers=self.readers,
             name=self.name,
+            on_misfit=self.on_misfit,
+            text_columns=self.text_columns,
         )
         return dg.Definitions(
             assets=assets, asset_checks=checks, schedules=schedules, sensors=sensors, resources={self.source: source}
