@@ -528,7 +528,8 @@ class Table:
             on: The condition that matches a row of the table (`t`) with a row of the source (`s`). It needs at least
                 one equality between them, e.g. `"t.id = s.id"`; null equals nothing.
             evolve_schema: First add the columns that only the source has, in a commit of its own, if a clause takes all
-                columns. Columns that only the table has keep their value, or get their default in a new row.
+                columns; a column without any type, as of a frame in which all its values are None, is not added.
+                Columns that only the table has keep their value, or get their default in a new row.
         """
         return MergeInto(source, on, self._merge, evolve_schema)
 

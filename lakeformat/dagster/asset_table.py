@@ -17,7 +17,7 @@ from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
 from lakeformat.dagster.drift import follow, refuse_missing
 from lakeformat.dagster.frames import NoRows, fields_of, filled, is_untyped, to_write, untyped_columns
 from lakeformat.dagster.identity import Origin, branch_of, request_id
-from lakeformat.dagster.markdown import cell, count_text, markdown_table
+from lakeformat.dagster.markdown import cell, count_text, id_text, markdown_table
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
@@ -279,7 +279,7 @@ def written_of(table: Any, to: AssetTable, snapshot: Snapshot | None, keys: Sequ
     current = snapshot or table.current_snapshot()
     metadata = metadata_of(table, to, current)
     if current is not None:
-        metadata["lake/snapshot_id"] = current.id
+        metadata["lake/snapshot_id"] = id_text(current.id)
     if snapshot is None:
         partitions = {} if current is None else _rows_by_partition(table, to, current, specs)
         return Written(None, data_version_of(current), metadata, {}, partitions)
@@ -419,7 +419,7 @@ def commit_metadata(
 ) -> dict[str, Any]:
     """The metadata of a whole commit; `specs` are the replaced partitions."""
     metadata: dict[str, Any] = {
-        "lake/snapshot_id": snapshot.id,
+        "lake/snapshot_id": id_text(snapshot.id),
         **{f"lake/{name}": getattr(snapshot, name) for name in MEASURES},
         "lake/commit_milliseconds": snapshot.milliseconds,
         "lake/commit_attempts": snapshot.attempts,

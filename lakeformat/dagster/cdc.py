@@ -30,6 +30,7 @@ from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_
 from lakeformat.dagster.declaration import SOURCE_TABLE, lake_key
 from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
 from lakeformat.dagster.lake import SECRET, LakeResource
+from lakeformat.dagster.markdown import id_text
 from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
 from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys, pool_of, tables_of
 from lakeformat.dagster.upkeep import IN_FLIGHT
@@ -327,7 +328,7 @@ def _followed(
         if report.is_complete and newest is not None and _has_changed(context.instance, key, table):
             yield dg.MaterializeResult(
                 asset_key=key,
-                metadata={**metadata, "lake/snapshot_id": newest.id},
+                metadata={**metadata, "lake/snapshot_id": id_text(newest.id)},
                 data_version=dg.DataVersion(str(newest.id)),
             )
         else:

@@ -21,7 +21,7 @@ from lakeformat.dagster.drift import differences, missing_columns, refusal
 from lakeformat.dagster.identity import origin_of
 from lakeformat.dagster.internals import check_target, check_targets
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import cell, count_text, markdown_table
+from lakeformat.dagster.markdown import cell, count_text, id_text, markdown_table
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of, sql_of
 from lakeformat.dagster.tables import TableAsset, tables_of
@@ -304,7 +304,7 @@ def _findings_of_rows(
     counts = np.bincount(indexes[indexes >= 0], minlength=len(specs))
     counted = counts_in_metadata(opened, table, keys)
     repeated = _repeated(rows.select(unique), indexes, reads_all) if unique else {}
-    version = {} if snapshot_id is None else {"snapshot_id": snapshot_id}
+    version = {} if snapshot_id is None else {"snapshot_id": id_text(snapshot_id)}
     name = table.name if branch is None else f"{table.name}.branch_{branch}"
     findings: dict[str, Findings] = {ROWS: {}, UNIQUE: {}, PRESENT: {}}
     for index, key in enumerate(specs):
@@ -372,7 +372,7 @@ def _together(findings: Findings) -> Finding:
     metadata: dict[str, Any] = {}
     for finding in sorted(findings.values(), key=lambda finding: finding.passed):
         for name, value in finding.metadata.items():
-            if isinstance(value, int) and name != "snapshot_id":
+            if isinstance(value, int):
                 metadata[name] = metadata.get(name, 0) + value
             else:
                 metadata.setdefault(name, value)

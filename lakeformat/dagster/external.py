@@ -7,6 +7,7 @@ import dagster as dg
 
 from lakeformat.dagster.asset_table import as_dagster_failures, column_schema
 from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.markdown import id_text
 from lakeformat.dagster.measures import measures
 
 
@@ -56,7 +57,11 @@ def _external(name: str, cron: str | None, group: str | None, resource: str) -> 
         }
         if snapshot is None:
             return dg.ObserveResult(metadata=metadata)
-        metadata |= {"lake/snapshot_id": snapshot.id, "lake/snapshot_kind": snapshot.kind, **measures(table, snapshot)}
+        metadata |= {
+            "lake/snapshot_id": id_text(snapshot.id),
+            "lake/snapshot_kind": snapshot.kind,
+            **measures(table, snapshot),
+        }
         return dg.ObserveResult(metadata=metadata, data_version=dg.DataVersion(str(snapshot.id)))
 
     return observe

@@ -40,9 +40,12 @@ class Reading:
 
 
 class ReadAt(KnownFields, dg.Config):
-    """The version of a table to read; set one of the three."""
+    """The version of a table to read; set one of the four."""
 
     snapshot_id: int | None = Field(default=None, description="A snapshot's id.")
+    snapshot: str | None = Field(
+        default=None, description="A snapshot's id as text, as the launchpad rounds numbers of more than 16 digits."
+    )
     tag: str | None = Field(default=None, description="A tag's name.")
     as_of: str | None = Field(default=None, description="A time: the last snapshot up to then.")
 
@@ -141,7 +144,18 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
 
     def _configured(self, context: dg.InputContext) -> Pin | None:
         pin = self.read_at.get(context.asset_key.to_user_string())
-        return None if pin is None else Pin(pin.snapshot_id, pin.tag, pin.as_of)
+        return None if pin is None else pinned({name: getattr(pin, name) for name in type(pin).model_fields})
+
+
+def pinned(read_at: Mapping[str, Any]) -> Pin:
+    """The version that the fields of a `ReadAt` name. Raises `InvalidInput` for an id that is no number."""
+    version = {name: value for name, value in read_at.items() if value is not None}
+    text = version.pop("snapshot", None)
+    if text is not None:
+        if not str(text).isdecimal():
+            raise InvalidInput(f"read_at: snapshot={text!r}; give a snapshot's id in digits, or its tag: ...")
+        version["snapshot_id"] = int(text)
+    return Pin(**version)
 
 
 def note_read(step: dg.OpExecutionContext, reads: Reads, table: str, snapshot_id: int) -> None:

@@ -24,6 +24,7 @@ from lakeformat.dagster.asset_table import (
 from lakeformat.dagster.declaration import AssetTable, at_run_time, declared, table_name
 from lakeformat.dagster.fields import LaunchableFields, resolved
 from lakeformat.dagster.identity import change_id, consumer_of, note_write, origin_of
+from lakeformat.dagster.markdown import id_text
 from lakeformat.errors import InvalidInput
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad hides its value.
@@ -147,7 +148,11 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
                 if until == changes.until:
                     break
         current = snapshot or table.current_snapshot()
-        metadata = {**metadata_of(table, to, current), "lake/changes_after": after, "lake/changes_until": until}
+        span = {"lake/changes_after": after, "lake/changes_until": until}
+        metadata = {
+            **metadata_of(table, to, current),
+            **{name: id_text(id) for name, id in span.items() if id is not None},
+        }
         commit = commit_metadata(table, to, with_changes(table, snapshot)) if snapshot else {}
         return dg.MaterializeResult(
             asset_key=to.asset, metadata={**metadata, **commit}, data_version=data_version_of(current)

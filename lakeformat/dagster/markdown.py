@@ -44,6 +44,12 @@ def size_text(size_bytes: int) -> str:
     return f"{size:,.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
+def id_text(snapshot_id: int) -> str:
+    """A snapshot's id as metadata: text, as Iceberg's have 19 digits, and the scripts of pages round numbers above
+    2**53."""
+    return str(snapshot_id)
+
+
 def count_text(count: int, noun: str) -> str:
     """A number of things: "1 row", "27,004 rows"."""
     plural = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

@@ -22,7 +22,7 @@ from lakeformat.dagster.asset_table import specs_of
 from lakeformat.dagster.checks import declaration_event, declaration_finding
 from lakeformat.dagster.declaration import settled
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text
+from lakeformat.dagster.markdown import count_text, id_text
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of
 from lakeformat.dagster.tables import TableAsset, lake_keys, tables_of
@@ -419,7 +419,7 @@ def _sentence(snapshot: Snapshot, key: str | None) -> str:
 def _foreign(table: str, snapshot: Snapshot) -> Mapping[str, Any]:
     metadata = {
         "dagster/table_name": table,
-        "lake/snapshot_id": snapshot.id,
+        "lake/snapshot_id": id_text(snapshot.id),
         "lake/snapshot_kind": snapshot.kind,
         "lake/committed_at": dg.MetadataValue.timestamp(snapshot.timestamp_ms / 1000),
         "lake/operation_id": snapshot.operation_id,

@@ -15,11 +15,12 @@ from pydantic import Field
 
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.declaration import CURRENT
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.internals import in_pool
-from lakeformat.dagster.io_manager import snapshots_read
+from lakeformat.dagster.io_manager import pinned, snapshots_read
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text, size_text
+from lakeformat.dagster.markdown import count_text, id_text, size_text
 from lakeformat.dagster.measures import measures
 from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys
@@ -206,7 +207,7 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
         f"Compacted {before} into {after}",
         {
             TASK_TAG: "compact",
-            "lake/snapshot_id": snapshot.id,
+            "lake/snapshot_id": id_text(snapshot.id),
             "lake/files_added": snapshot.files_added,
             "lake/files_removed": snapshot.files_removed,
             "lake/bytes_added": snapshot.bytes_added,
@@ -230,7 +231,7 @@ def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, a
             return
         keep_from = first_to_keep(snapshots, upkeep, read, clock.now_ms())
         dropped = expire_before(opened, keep_from)
-    metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": keep_from}
+    metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": id_text(keep_from)}
     text = f"Dropped {count_text(dropped, 'snapshot')}; the oldest one is now {keep_from}"
     _observe(context, asset, text, {**metadata, **pictures(opened)})
 
@@ -257,10 +258,11 @@ def _pinned(run: dg.DagsterRun, asset: TableAsset, table: Any) -> Iterator[int]:
     """The snapshots of the asset's table that a run's configuration pins, also while it is queued."""
     for resource in (run.run_config.get("resources") or {}).values():
         read_at = ((resource or {}).get("config") or {}).get("read_at") or {}
-        pin = {key: value for key, value in (read_at.get(asset.name) or {}).items() if value is not None}
-        if pin:
+        if asset.name in read_at:
             try:
-                yield int(table.scan(**pin).snapshot.id)
+                pin = pinned(read_at[asset.name] or {})
+                if pin != CURRENT:
+                    yield int(table.scan(snapshot_id=pin.snapshot_id, tag=pin.tag, as_of=pin.as_of).snapshot.id)
             except LakeError:  # That run will raise that there is no such version.
                 continue
 

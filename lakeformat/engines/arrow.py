@@ -22,7 +22,7 @@ from lakeformat.engines.files import parquet
 from lakeformat.engines.kernels import gather
 from lakeformat.engines.keyed import lookup
 from lakeformat.engines.row_level import marks
-from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed
+from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed, untyped_columns
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField
 from lakeformat.model.schema import Field, too_deep
@@ -90,7 +90,8 @@ class ArrowEngine:
         """The source of a merge, in memory; `data` is whatever `batches` takes."""
         pieces = list(gather.joined(batches(data, hints, layout.partition_by)))
         table = pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table()
-        return ArrowSource(store, typed(table, hints), partial(self._each, store), self.threads)
+        untyped = untyped_columns(table.schema)
+        return ArrowSource(store, typed(table, hints), partial(self._each, store), self.threads, untyped)
 
     def _each(self, store: Store, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         """The results of `work` for each task, in order. If one fails, the files that the others wrote are deleted."""

@@ -66,6 +66,11 @@ class Source(Protocol):
     @property
     def fields(self) -> tuple[Field, ...]: ...
 
+    @property
+    def untyped(self) -> frozenset[str]:
+        """The columns of `fields` without any value, whose type is a guess."""
+        ...
+
     def keep_last(self, key: tuple[str, ...]) -> None:
         """Keep only the last of rows that are equal in these columns."""
         ...

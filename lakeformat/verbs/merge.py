@@ -235,7 +235,8 @@ def _bound_to_source(
     if declared.key:
         declared = upserting(declared, change.view.schema.fields, source.fields)
         source.keep_last(declared.key)
-    if declared.evolve_schema and (new := new_columns(declared, change.view.schema.fields, source.fields)):
+    fields = tuple(field for field in source.fields if field.name not in source.untyped)
+    if declared.evolve_schema and (new := new_columns(declared, change.view.schema.fields, fields)):
         schema = (view := grow(new)).schema
         request = replace(change.request, schema_id=schema.id, partitioning_id=schema.partitioning.id)
         change = replace(change, view=view, request=request)

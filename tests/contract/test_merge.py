@@ -7,6 +7,8 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -689,6 +691,19 @@ def test_spark_evaluates_the_source_once(table, spark):
     found = rows_of(table)
     assert len(found) == 20 + 20 + 10
     assert {r["id"] for r in found if r["k"] == "n"} == set(range(0, 60, 2))
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize("format", ["iceberg", "paimon"])
+def test_columns_without_a_type_are_not_added(tmp_path, format, make):
+    """They would be text for good; they come with the first frame that has a value."""
+    table = Lake(tmp_path).create_table("d.t", pa.schema([("id", pa.int64())]), format=format)
+    for value in (None, 1.5):
+        source = make({"id": [1], "note": [value], "text": ["x"]})
+        chain = table.merge_into(source, on="t.id = s.id", evolve_schema=True)
+        chain.when_matched().update_all().when_not_matched().insert_all().merge()
+        assert table.schema.names == (("id", "text") if value is None else ("id", "text", "note"))
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "text": "x", "note": 1.5}]
 
 
 @pytest.mark.parametrize("format", ["iceberg", "paimon"])

@@ -171,7 +171,7 @@ def test_a_publication_that_landed_before_its_process_died_is_found(run, seen, l
     again = run(again=died)
     assert again.success
     (event,) = again.asset_materializations_for_node("orders")
-    assert event.metadata["lake/snapshot_id"].value == snapshots[-1].id
+    assert event.metadata["lake/snapshot_id"].value == str(snapshots[-1].id)
     assert seen() == ([*before, (TWO, 7)], set())
 
 

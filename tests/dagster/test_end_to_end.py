@@ -236,8 +236,8 @@ def test_the_daemon_ticks_the_sensors_until_files_are_compacted_and_snapshots_ex
             change.metadata["lake/snapshot_id"].value for change in changes if "lake/foreign" in (change.tags or {})
         }
 
-    wait_for(lambda: appended[-1] in foreign(), "the last commit of another program to be observed", server)
-    assert foreign() <= set(appended)
+    wait_for(lambda: str(appended[-1]) in foreign(), "the last commit of another program to be observed", server)
+    assert foreign() <= set(map(str, appended))
 
 
 @pytest.mark.usefixtures("filled")

@@ -50,7 +50,7 @@ def test_each_change_comes_once(planes, lake, follow):
     result = follow()
     assert told(lake) == [("N1", 1, "+I"), ("N2", 1, "+I")]
     metadata = result.asset_materializations_for_node("fleet_changes")[0].metadata
-    assert metadata["lake/changes_until"].value == planes.scan().snapshot_id
+    assert metadata["lake/changes_until"].value == str(planes.scan().snapshot_id)
     follow()
     assert len(told(lake)) == 2, "nothing has changed"
     fly(planes, 2, "N2", "N3")
@@ -73,7 +73,7 @@ def test_a_run_that_dies_before_it_says_how_far_it_came_doubles_and_loses_nothin
     fly(planes, 2, "N2")
     result = follow()  # What had landed is noted, then what has changed since is told.
     assert told(lake) == [("N1", 1, "+I"), ("N2", 2, "+I")]
-    assert result.asset_materializations_for_node("fleet_changes")[0].metadata["lake/changes_after"].value == 0
+    assert result.asset_materializations_for_node("fleet_changes")[0].metadata["lake/changes_after"].value == "0"
 
 
 def test_expiry_keeps_changes_that_are_not_read_yet(planes, lake, follow):

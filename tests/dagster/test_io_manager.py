@@ -134,7 +134,7 @@ def test_the_event_log_says_what_was_written(run, lake, format):
     assert metadata["dagster/uri"].endswith("nyc.db/orders")
     assert metadata["dagster/storage_kind"] == format
     assert [c.name for c in metadata["dagster/column_schema"].columns] == ["dt", "n"]
-    assert metadata["lake/snapshot_id"] == snapshot.id
+    assert metadata["lake/snapshot_id"] == str(snapshot.id)
     assert metadata["lake/partitions_in_commit"] == 1
     assert (metadata["lake/files_added"], metadata["lake/files_removed"]) == (1, 0)
     assert metadata["lake/bytes_added"] > 0
@@ -169,7 +169,7 @@ def test_a_range_reports_its_commit_once_and_each_day_its_own_measures(run, lake
         "2013-01-03": (1, 1, 1, 1),
     }
     for metadata in days.values():
-        assert metadata["lake/snapshot_id"] == lake.lake.table("nyc.orders").current_snapshot().id
+        assert metadata["lake/snapshot_id"] == str(lake.lake.table("nyc.orders").current_snapshot().id)
         assert not {"lake/preview", "lake/commit_milliseconds", "lake/partitions_in_commit"} & metadata.keys()
 
 
@@ -578,10 +578,14 @@ def test_inputs_are_pinned_to_a_snapshot_or_tag_by_metadata_and_by_configuration
     assert seen == [[2], [1], [1], [1]]
 
     copied = reads({})
-    for pin in ({"snapshot_id": first.id}, {"tag": "closed"}):
+    for pin in ({"snapshot_id": first.id}, {"tag": "closed"}, {"snapshot": str(first.id)}):
         config = {"resources": {"io_manager": {"config": {"read_at": {"orders": pin}}}}}
         run(orders, copied, selection=[copied], keys=("2013-01-01", "2013-01-02"), run_config=config)
-    assert seen[4:] == [[1], [1]]
+    assert seen[4:] == [[1], [1], [1]]
+    config = {"resources": {"io_manager": {"config": {"read_at": {"orders": {"snapshot": "first"}}}}}}
+    result = run(orders, copied, selection=[copied], key="2013-01-01", run_config=config, raises=False)
+    failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data
+    assert "read_at: snapshot='first'; give a snapshot's id in digits" in failure.description
 
 
 def test_a_run_notes_which_snapshots_it_reads(run, lake, instance):

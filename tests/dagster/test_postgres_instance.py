@@ -71,7 +71,7 @@ def test_a_backfill_a_rerun_and_sensors_on_an_instance_in_postgresql(home, lake)
             assert len(instance.fetch_materializations(which, limit=9).records) == times, day
         context = {"instance": instance, "resources": {"lake": lake, "upkeep": defs.resources["upkeep"]}}
         (seen,) = sensor(dg.build_sensor_context(**context)).asset_events
-        assert seen.metadata["lake/snapshot_id"].value == 3
+        assert seen.metadata["lake/snapshot_id"].value == "3"
         expiry = next(sensor for sensor in upkeep.sensors if sensor.name == "snapshot_expiry")
         asked = expiry(dg.build_sensor_context(**context)).run_requests
         assert {request.tags["lake/table"] for request in asked} == {"orders", "doubled"}

@@ -58,7 +58,10 @@ class Choice:
 class ArrowSource:
     """A source in memory. `run` is the engine's way to run work on many items."""
 
-    def __init__(self, store: Store, table: pa.Table, run: Any, threads: int = 1) -> None:
+    def __init__(
+        self, store: Store, table: pa.Table, run: Any, threads: int = 1, untyped: frozenset[str] = frozenset()
+    ) -> None:
+        self.untyped = untyped
         self.fields: tuple[Field, ...] = fields_from_arrow(table.schema)
         self._store, self._run, self._threads = store, run, threads
         self._rows = Rows(outcomes.named(SOURCE, gather.compact(table)))
@@ -301,6 +304,11 @@ def _sliced(table: pa.Table, some: slice) -> pa.Table:
 
 def _taken(source: Rows, beside: np.ndarray, rows: np.ndarray) -> pa.Table:
     return source.take(beside[rows])
+
+
+def untyped_columns(schema: pa.Schema) -> frozenset[str]:
+    """The columns that have no type, as no row has a value."""
+    return frozenset(field.name for field in schema if pa.types.is_null(field.type))
 
 
 def typed(table: pa.Table, hints: tuple[Field, ...]) -> pa.Table:

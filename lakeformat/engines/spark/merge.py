@@ -12,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
 from lakeformat.engines import arrow, worker
 from lakeformat.engines.engine import Decided, Engine, Source, Spread
 from lakeformat.engines.row_level import outcomes
-from lakeformat.engines.row_level.arrow_merge import typed
+from lakeformat.engines.row_level.arrow_merge import typed, untyped_columns
 from lakeformat.engines.row_level.merge_parts import MergeByParts, Staged, read_back
 from lakeformat.engines.spark import executors, few, jobs, session
 from lakeformat.engines.spark.frames import hinted, mapped, quoted
@@ -58,7 +59,7 @@ class FewRows:
     for which `for_tasks` makes it."""
 
     def __init__(self, here: Source, for_tasks: Callable[[], Source]) -> None:
-        self.fields = here.fields
+        self.fields, self.untyped = here.fields, here.untyped
         self._here, self._for_tasks = here, for_tasks
         self._source = here
         self._key: tuple[str, ...] = ()
@@ -113,9 +114,13 @@ class SparkSource:
         self._task = WriteTask((), OneFolder(self._folder), naming=Naming(layout.naming.prefix))
         self._paths: list[str] = []
         self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
-        if not isinstance(data, DataFrame):
+        self.untyped: frozenset[str]
+        if isinstance(data, DataFrame):
+            self.untyped = frozenset(field.name for field in data.schema if isinstance(field.dataType, T.NullType))
+        else:
             pieces = list(arrow.batches(data, hints, layout.partition_by))
-            table = typed(pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table(), hints)
+            table = pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table()
+            self.untyped, table = untyped_columns(table.schema), typed(table, hints)
             data = spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
         frame = hinted(data, hints)
         self.fields = fields_from_spark(frame.schema)
