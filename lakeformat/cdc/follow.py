@@ -50,6 +50,7 @@ log = logging.getLogger("lakeformat")
 _CARRY = 16 << 20  # A table without changes records its position every so many bytes of log.
 _TRIES = 3
 _SEQUENCE_FIELD = "sequence.field"  # Paimon's option.
+_CONVERT_DELETES = "cdc.convert-deletes"  # A property of an Iceberg table.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Follower:
         self.source, self.source_table, self.table = source, source_table, table
         self._present = source_table.parts  # The shards that there are now.
         self._sequence = [name.strip() for name in table.schema.properties.get(_SEQUENCE_FIELD, "").split(",")]
+        self._converts = _converts_deletes(table)
         self._size = 0
         name = restart if isinstance(restart, str) else progress.last_restart(table)
         self._extra = {**snapshot_properties, **({} if name is None else {progress.RESTART: name})}
@@ -647,6 +649,7 @@ class Follower:
     def settle(self) -> Report:
         self._session.settle()
         self._earlier.close()
+        self._convert_deletes()
         if self.progress is None:
             return self.report
         took = time.monotonic() - self._began
@@ -686,6 +689,16 @@ class Follower:
             raise Conflict(f"{self.table.name}: commit {number} of {progress.USER!r} is another's; run it again")
         self._number, self.progress, self._recorded, self._covered = number + 1, next_, next_, None
         self._report(snapshot)
+        self._convert_deletes()
+
+    def _convert_deletes(self) -> None:
+        """Where the table's property asks for it, leave no equality deletes; one that fails is made up for by the
+        next."""
+        if self._converts:
+            try:
+                self.table.convert_equality_deletes()
+            except LakeError as error:
+                log.warning("%s: its equality deletes were not converted: %s", self.table.name, error)
 
     def _report(self, snapshot: Snapshot) -> None:
         self.report = replace(self.report, snapshots=(*self.report.snapshots, snapshot.id))
@@ -702,6 +715,14 @@ class Follower:
     def _empty(self) -> pa.Table:
         fields = self.table.schema.fields
         return pa.Table.from_batches([], pa.schema([(column.name, to_arrow(column.type)) for column in fields]))
+
+
+def _converts_deletes(table: Table) -> bool:
+    """Whether the table's property asks for position deletes. Raises `InvalidInput`."""
+    text = table.schema.properties.get(_CONVERT_DELETES, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{table.name}: {_CONVERT_DELETES}={text!r}: it is 'true' or 'false'")
+    return text == "true" and table.format == "iceberg"
 
 
 def require_names(table: SourceTable) -> None:

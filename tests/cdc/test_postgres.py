@@ -1067,6 +1067,31 @@ def test_a_value_that_its_column_cannot_hold_is_null_or_text_where_that_is_allow
     nulling.close()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_iceberg_table_has_no_equality_deletes_where_its_property_says_so(server, lake, version):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    server.execute("INSERT INTO t SELECT n, n FROM generate_series(1, 20) AS n")
+    source = Postgres(server.dsn, server.info.dbname)
+    properties = {"cdc.convert-deletes": "true", "format-version": str(version)}
+
+    def sync():
+        sync_table(source, "t", lake, "d.t", "iceberg", properties=properties)
+        table = lake.table("d.t")
+        assert rows_of(table) == rows_in(server, "t")
+        return table.inspect.delete_files()["content"].to_pylist()
+
+    assert sync() == []
+    server.execute("UPDATE t SET v = -v WHERE id % 5 = 0")
+    server.execute("DELETE FROM t WHERE id = 3")
+    assert set(sync()) == {1}  # Positions.
+    server.execute("DELETE FROM t WHERE id = 4")
+    assert set(sync()) == {1}
+    lake.table("d.t").alter().set_properties({"cdc.convert-deletes": "yes"}).commit()
+    with pytest.raises(InvalidInput, match=r"cdc\.convert-deletes='yes'"):
+        sync()
+    source.close()
+
+
 def test_a_key_that_its_column_cannot_hold_stops_the_table(server, lake):
     server.execute("CREATE TABLE t (day date PRIMARY KEY)")
     server.execute("INSERT INTO t VALUES ('2024-01-01'), ('infinity')")
