@@ -24,11 +24,13 @@ def open_source(
     name: str | None = None,
     on_misfit: OnMisfit | str = OnMisfit.STOP,
     text_columns: Collection[str] = (),
+    lock_seconds: int | None = None,
 ) -> Source:
     """Open the database at `url`: `postgresql://user:password@host/database` or `mysql://user:password@host:port`.
     `slot` is PostgreSQL's replication slot, `readers` the number of connections that read a snapshot, `name` the name
     recorded in tables for a MySQL server whose address may change. `on_misfit` ("stop" or "null") says what becomes of
     values that their column cannot hold, and `text_columns` ("schema.table.column") which are STRING.
+    `lock_seconds`: how long MySQL's FLUSH TABLES WITH READ LOCK may wait.
 
     Raises `InvalidInput` for any other address, and if the client is not installed.
     """
@@ -39,6 +41,8 @@ def open_source(
                 raise InvalidInput(
                     f"name={name!r} is for MySQL; tables of PostgreSQL record the slot, whatever the address"
                 )
+            if lock_seconds is not None:
+                raise InvalidInput(f"lock_seconds={lock_seconds!r} is for MySQL; PostgreSQL locks no table")
             return _postgres.Postgres(
                 url, slot, type_options, exclude_columns, readers, on_misfit=on_misfit, text_columns=text_columns
             )
@@ -51,6 +55,7 @@ def open_source(
                 name=name,
                 on_misfit=on_misfit,
                 text_columns=text_columns,
+                **({} if lock_seconds is None else {"lock_seconds": lock_seconds}),
             )
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error

@@ -102,6 +102,7 @@ def sync_database(
     excluding: str | None = None,
     table_prefix: str = "",
     table_suffix: str = "",
+    table_names: Mapping[str, str] | None = None,
     merge_shards: bool = False,
     properties: Mapping[str, Any] | None = None,
     restart: bool | str = False,
@@ -116,6 +117,9 @@ def sync_database(
 ) -> dict[str, Report]:
     """Sync all tables of a database whose names (`schema.table`)
     match `including` and not `excluding` into tables of `namespace`.
+
+    A table keeps its name, with `_` for dots, between `table_prefix` and `table_suffix`; `table_names` gives others, by
+    source name (`{"public.We.ird Näme": "weird_name"}`).
 
     Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says
     why. `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`;
@@ -134,15 +138,21 @@ def sync_database(
         }
         source, names = Shards(source, merged), list(merged)
 
+    own_names = dict(table_names or {})
+    if (unknown := sorted(own_names.keys() - set(names))) and limits.until is Until.NOW:
+        raise InvalidInput(f"table_names: {unknown[0]!r} is no table to follow; there are {', '.join(names)}")
+
     def target(name: str) -> str:
+        if name in own_names:
+            return f"{namespace}.{own_names[name]}"
         return f"{namespace}.{table_prefix}{name.partition('.')[2].replace('.', '_')}{table_suffix}"
 
     targets = {name: target(name) for name in names}
     for source_name, table in targets.items():
         if others := [other for other, name in targets.items() if name == table and other != source_name]:
             raise InvalidInput(
-                f"{source_name} and {others[0]} would both be {table}; leave one out (excluding=...), or take them "
-                "together (merge_shards=True)"
+                f"{source_name} and {others[0]} would both be {table}; leave one out (excluding=...), give one "
+                "another name (table_names), or take them together (merge_shards=True)"
             )
 
     def opened(name: str, restart: bool | str = False) -> Follower:

@@ -1092,6 +1092,40 @@ def test_an_iceberg_table_has_no_equality_deletes_where_its_property_says_so(ser
     source.close()
 
 
+def test_tables_take_the_names_and_the_layout_that_are_asked_for(server, lake, tmp_path):
+    for name in ('"We.ird Näme"', "plain"):
+        server.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, dt text)")
+        server.execute(f"INSERT INTO {name} VALUES (1, 'a')")
+    source = Postgres(server.dsn, server.info.dbname)
+    with pytest.raises(InvalidInput, match=r"table_names: 'public\.plan' is no table to follow"):
+        sync_database(source, lake, "d", table_names={"public.plan": "p"})
+    names = {"public.We.ird Näme": "weird"}
+    for _ in range(2):
+        reports = sync_database(source, lake, "d", table_prefix="p_", table_names=names)
+    source.drop()
+    assert {name: report.table for name, report in reports.items()} == {
+        "public.We.ird Näme": "d.weird",
+        "public.plain": "d.p_plain",
+    }
+    assert rows_of(lake.table("d.weird")) == [{"id": 1, "dt": "a"}]
+    command = [
+        "--warehouse",
+        str(tmp_path / "w"),
+        "cdc",
+        server.dsn,
+        "public.plain",
+        "d.t",
+        "--slot",
+        server.info.dbname,
+    ]
+    assert run_command([*command, "--partition-by", "bucket(4, id)", "--format", "iceberg", "--property", "a=b=c"]) == 0
+    table = Lake(tmp_path / "w").table("d.t")
+    assert (str(table.schema.partitioning.fields[0].transform), table.properties["a"]) == ("bucket[4]", "b=c")
+    for wrong in (["--table-name", "public.plain=p"], ["--lock-seconds", "3"], ["--property", "a"]):
+        assert run_command([*command, *wrong]) != 0
+    Postgres(server.dsn, server.info.dbname).drop()
+
+
 def test_a_key_that_its_column_cannot_hold_stops_the_table(server, lake):
     server.execute("CREATE TABLE t (day date PRIMARY KEY)")
     server.execute("INSERT INTO t VALUES ('2024-01-01'), ('infinity')")

@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     "--readers", type=click.IntRange(min=1), default=1, help="Connections that read a snapshot, a chunk each."
 )
 @click.option("--name", help="Recorded in tables, for a MySQL server whose address may change.")
+@click.option(
+    "--lock-seconds", type=click.IntRange(min=1), help="How long MySQL's FLUSH TABLES may wait for statements."
+)
+@click.option("--partition-by", multiple=True, help="Column or transform, of a table that is made; may be repeated.")
+@click.option("--property", "properties", multiple=True, help="`key=value`, of tables that are made; may be repeated.")
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C, not only to where the source is now.")
 @click.option("--max-rows", type=click.IntRange(min=1))
 @click.option("--max-seconds", type=click.FloatRange(min=0.1))
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
 @click.option("--excluding", help="With --all: not those that match this.")
 @click.option("--prefix", default="", help="With --all: what the tables' names begin with.")
 @click.option("--suffix", default="", help="With --all: what the tables' names end with.")
+@click.option("--table-name", "table_names", multiple=True, help="With --all: `schema.table=name`; may be repeated.")
 @click.option("--batch-rows", type=click.IntRange(min=1), help="Of a commit, about.")
 @click.pass_obj
 def cdc(
@@ -85,6 +91,9 @@ def cdc(
     computed: tuple[str, ...],
     readers: int,
     name: str | None,
+    lock_seconds: int | None,
+    partition_by: tuple[str, ...],
+    properties: tuple[str, ...],
     follow: bool,
     max_rows: int | None,
     max_seconds: float | None,
@@ -94,6 +103,7 @@ def cdc(
     excluding: str | None,
     prefix: str,
     suffix: str,
+    table_names: tuple[str, ...],
     batch_rows: int | None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
@@ -106,6 +116,7 @@ def cdc(
         name=name,
         on_misfit=on_misfit,
         text_columns=texts,
+        lock_seconds=lock_seconds,
     )
     stopped = Event()
     if follow:
@@ -113,6 +124,7 @@ def cdc(
         signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     arguments: dict[str, Any] = {
         "format": format,
+        "properties": _pairs(properties, "--property", "key=value"),
         "until": "stopped" if follow else "now",
         "max_rows": max_rows,
         "max_seconds": max_seconds,
@@ -124,13 +136,14 @@ def cdc(
     try:
         if all and shards:
             raise InvalidInput("--all makes a table of each, --shards one of all: give one of them")
-        if not all and (excluding or prefix or suffix):
+        if not all and (excluding or prefix or suffix or table_names):
             raise InvalidInput(
-                "--excluding, --prefix and --suffix go with --all, which makes a table of each that matches"
+                "--excluding, --prefix, --suffix and --table-name go with --all, "
+                "which makes a table of each that matches"
             )
         if all:
-            if primary_key or computed:
-                raise InvalidInput("--all goes without --key and --computed-column; name their table")
+            if primary_key or computed or partition_by:
+                raise InvalidInput("--all goes without --key, --computed-column and --partition-by; name their table")
             reports = capture.sync_database(
                 opened,
                 session.lake,
@@ -139,6 +152,7 @@ def cdc(
                 excluding=excluding,
                 table_prefix=prefix,
                 table_suffix=suffix,
+                table_names=_pairs(table_names, "--table-name", "schema.table=name"),
                 restart=restart,
                 **arguments,
             )
@@ -150,7 +164,8 @@ def cdc(
                 target,
                 primary_key=primary_key or None,
                 restart=restart,
-                computed_columns=_columns(computed),
+                computed_columns=_pairs(computed, "--computed-column", "name=expression, e.g. 'year=year(at)'"),
+                partition_by=partition_by,
                 **arguments,
             )
             reports = {tables: single_report}
@@ -161,11 +176,11 @@ def cdc(
         raise click.exceptions.Exit(1)
 
 
-def _columns(pairs: tuple[str, ...]) -> dict[str, str]:
-    parts = [pair.partition("=") for pair in pairs]
-    if wrong := [name for name, sign, _ in parts if not (name and sign)]:
-        raise InvalidInput(f"--computed-column {wrong[0]!r}: give name=expression, e.g. 'year=year(at)'")
-    return {name.strip(): text for name, _, text in parts}
+def _pairs(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
+    parts = [text.partition("=") for text in texts]
+    if wrong := [text for text, (name, sign, value) in zip(texts, parts, strict=True) if not (name and sign and value)]:
+        raise InvalidInput(f"{option} {wrong[0]!r}: give {form}")
+    return {name.strip(): value for name, _, value in parts}
 
 
 def _record(name: str, report: Report) -> dict[str, Any]:
