@@ -11,7 +11,7 @@ from lakeformat.dagster.components import (
     LakeTableComponent,
 )
 from lakeformat.dagster.declaration import with_column_schema
-from lakeformat.dagster.external import external_tables
+from lakeformat.dagster.external import external_tables, freshness_checks
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.maintenance import maintenance
@@ -41,6 +41,7 @@ __all__ = [
     "checks_for",
     "external_tables",
     "foreign_commits",
+    "freshness_checks",
     "lag_checks",
     "lag_sensor",
     "maintenance",

@@ -208,6 +208,8 @@ def _apply(table: Any, to: AssetTable, frame: Any, keys: Sequence[str], request:
 def _with_partition(lake: Lake, to: AssetTable, frame: Any, keys: Sequence[str]) -> Any:
     """The frame with the partition columns that it lacks, where the run has one partition, of which each has one value.
     In a table that does not exist yet they are text."""
+    if to.is_expression and lake.exists(to.name):
+        to = settled(to, lake.table(to.name).schema.fields)
     names = columns_of(to.partition_by or {}, windows=False)
     there = {field.name for field in fields_of(frame)}
     missing = [name for name in names if name not in there]

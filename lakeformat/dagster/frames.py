@@ -5,7 +5,7 @@ Spark, pandas, polars and DuckDB are imported only if an asset uses their frames
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pyarrow as pa
 
@@ -147,8 +147,16 @@ def to_read(scan: Any, annotation: Any, spark: SparkResource) -> Any:
         )
     raise InvalidInput(
         f"an input is annotated {annotation}; annotate it as a Spark, pandas or polars DataFrame, a polars LazyFrame, "
-        f"a pyarrow.Table or RecordBatchReader, a DuckDBPyRelation, or a lakeformat Scan"
+        f"a pyarrow.Table or RecordBatchReader, a DuckDBPyRelation, a lakeformat Scan, or a dict[str, ...] of one of "
+        "these for each partition"
     )
+
+
+def kind_by_partition(annotation: Any) -> Any:
+    """The frame of an input that is annotated as one for each partition, `dict[str, frame]`; None for any other."""
+    arguments = get_args(annotation)
+    is_mapping = get_origin(annotation) is dict and len(arguments) == 2
+    return arguments[1] if is_mapping and arguments[0] is str else None
 
 
 def wants_spark(annotation: Any) -> bool:

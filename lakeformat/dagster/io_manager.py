@@ -18,7 +18,7 @@ from lakeformat.dagster.asset_table import (
 )
 from lakeformat.dagster.declaration import AssetTable, Pin, at_run_time, declared, pin_of
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
-from lakeformat.dagster.frames import to_read
+from lakeformat.dagster.frames import kind_by_partition, to_read
 from lakeformat.dagster.identity import note_write, origin_of
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
@@ -54,10 +54,10 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
     """Stores assets as tables. An output is one commit, which replaces the run's partitions unless the asset declares
     otherwise. An input is the partitions asked for, or the whole table if upserts or merges collect its rows.
 
-    The annotation of an input selects its form: a Spark, pandas or polars frame, a pyarrow.Table or a Scan. Its
-    metadata may select columns (`AssetIn(metadata={"columns": ["id", "dt"]})`) or a version (`{"tag": "v1"}`). The
-    version can also be configured for a run or a backfill: `resources: {io_manager: {config: {read_at: {flights:
-    {snapshot_id: 7}}}}}`.
+    The annotation of an input selects its form: a Spark, pandas or polars frame, a pyarrow.Table or a Scan, a
+    RecordBatchReader that streams, or one of these for each partition: `dict[str, pd.DataFrame]`. Its metadata may
+    select columns (`AssetIn(metadata={"columns": ["id", "dt"]})`) or a version (`{"tag": "v1"}`). The version can also
+    be configured for a run or a backfill: `resources: {io_manager: {config: {read_at: {flights: {snapshot_id: 7}}}}}`.
     """
 
     lake: LakeResource
@@ -109,7 +109,19 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             selected, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
             if snapshot_id is not None:
                 note_read(step, self._reads, table.name, snapshot_id)
-            frame = to_read(selected, context.dagster_type.typing_type, self.spark)
+            annotation = context.dagster_type.typing_type
+            kind = kind_by_partition(annotation)
+            if kind is None:
+                frame = to_read(selected, annotation, self.spark)
+            elif keys is None or (table.partition_by is None and table.write != "replace"):
+                raise InvalidInput(
+                    f"input {context.name} is annotated as a frame for each partition, and the rows of "
+                    f"{context.asset_key.to_user_string()} are not by partition; annotate it as a frame"
+                )
+            else:  # All of the version that was noted.
+                pin = Pin(snapshot_id=snapshot_id)
+                scans = {key: scan(self.lake.lake, table, [key], pin, columns, branch)[0] for key in keys}
+                frame = {key: to_read(selected, kind, self.spark) for key, selected in scans.items()}
         reading = self._reading.setdefault(_step_name(step), Reading())
         reading.ended = time.monotonic()
         reading.seconds += reading.ended - began

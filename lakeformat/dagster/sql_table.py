@@ -55,6 +55,8 @@ def sql_table(
             raise InvalidInput("sql_table of a text needs a key=..., as a file's is its name")
         text = query.read_text(encoding="utf-8") if isinstance(query, Path) else query
         asset.setdefault("description", first_comment(text))
+        if isinstance(query, Path):
+            asset["metadata"] = {**code_reference(query), **(asset.get("metadata") or {})}
         return _asset(
             text, **{**options, "key": query.stem if isinstance(query, Path) and key is None else key}, asset=asset
         )
@@ -64,6 +66,13 @@ def sql_table(
         return _asset(function(), **{**options, "key": function.__name__ if key is None else key}, asset=asset)
 
     return decorate
+
+
+def code_reference(file: Path, line: int = 1) -> dict[str, Any]:
+    """The metadata by which an asset's page opens the file in an editor, or in the repository if the definitions go
+    through `dg.link_code_references_to_git`."""
+    reference = dg.LocalFileCodeReference(file_path=str(file.absolute()), line_number=line, label=file.name)
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def first_comment(text: str) -> str | None:

@@ -38,7 +38,7 @@ class Model(DeclaredTable, QueryFields):
         lines = "\n".join(f"    {name}: {' '.join(text.split())}" for name, text in self.columns.items())
         described = f"{comment}\n\nColumns:\n{lines}".strip() if lines else comment or None
         try:
-            return query_asset(self.model_copy(update={"description": described}), query, upstream, self)
+            return query_asset(self.model_copy(update={"description": described}), self.path, query, upstream, self)
         except LakeError as error:
             raise InvalidInput(f"{self.path}: {error}") from error
 

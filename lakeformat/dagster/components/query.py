@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lakeformat.dagster.components.declared import DeclaredTable
 from lakeformat.dagster.components.table import TableParams
-from lakeformat.dagster.sql_table import first_comment, sql_table
+from lakeformat.dagster.sql_table import code_reference, first_comment, sql_table
 from lakeformat.errors import InvalidInput
 
 
@@ -86,15 +86,16 @@ class LakeSqlComponent(DeclaredTable, QueryFields):
 
     def asset(self) -> dg.AssetsDefinition:
         """The asset that fills the table."""
-        return query_asset(self, self.sql.read_text("utf-8"), self.upstream, self)
+        return query_asset(self, self.sql, self.sql.read_text("utf-8"), self.upstream, self)
 
 
 def query_asset(
-    table: DeclaredTable, query: str, upstream: Mapping[str, str | None], fields: QueryFields
+    table: DeclaredTable, file: Path, query: str, upstream: Mapping[str, str | None], fields: QueryFields
 ) -> dg.AssetsDefinition:
-    """The asset that fills a table by a query; `upstream`: by name in the query."""
+    """The asset that fills a table by the query of a file; `upstream`: by name in the query."""
     keys = {name: key and dg.AssetKey.from_user_string(key) for name, key in upstream.items()}
     options = {**table.options(), "kinds": {table.format, "sql", *table.kinds}}
+    options["metadata"] = {**code_reference(file), **options["metadata"]}
     if table.description is None:
         options["description"] = first_comment(query)
     asset: dg.AssetsDefinition = sql_table(query, upstream=keys, params=fields.params, spark=fields.on_spark, **options)
