@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeformat.codec.figures import Figures
+from lakeformat.dialects.metadata_tables import MetadataTables
 from lakeformat.dialects.part import Part, S
 from lakeformat.expression.pruning import Bounds
 from lakeformat.model.dataclass import dataclass
@@ -488,6 +489,9 @@ class View(Part[S], ABC):
     @property
     @abstractmethod
     def statistics(self) -> Statistics: ...
+    @property
+    @abstractmethod
+    def metadata_tables(self) -> MetadataTables: ...
     @property
     def branches(self) -> Branches | None:
         """None: branches are references to snapshots, and made by operations."""

@@ -17,9 +17,12 @@ from lakeformat.engines.row_level import deletes
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
+from lakeformat.model.work import DeleteFile
 from lakeformat.reading import partitions
 from lakeformat.reading.changes import KIND_COLUMN, Changes
 from lakeformat.storage.store import Reader
+
+_AUDIT_LOG, _BINLOG, _POSITION_DELETES = "audit_log", "binlog", "position_deletes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +160,7 @@ class Inspect:
         view = self._view()
         if view.delete_files is None:
             return self._table("position_deletes")  # Refused.
-        files, shown = view.delete_files.position_deletes()
-        store = deletes.load(view.reader, files)
-        rows = [deletes.listed(store, file) for file in files]
-        counts = [len(row) for row in rows]
-        shown = shown.take(pa.array(np.repeat(np.arange(len(files)), counts), pa.int64()))
-        empty = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
-        table = pa.concat_tables([empty, *rows])
-        paths = pc.coalesce(table["file_path"], shown["file_path"])
-        return shown.set_column(0, "file_path", paths).add_column(1, "pos", table["pos"])
+        return _positions(view.reader, *view.delete_files.position_deletes())
 
     def entries(self) -> pa.Table:
         """The manifest entries (Iceberg)."""
@@ -191,10 +186,31 @@ class Inspect:
         """The manifests of all snapshots (Iceberg)."""
         return self._table("all_manifests")
 
+    def connector(self, name: str) -> pa.Table:
+        """The metadata table `name` as the format's own Spark connector shows it: with its columns, their types and
+        order. This is what SQL reads (`SELECT * FROM t.files`). See `connector_names`."""
+        view = self._view()
+        tables = view.metadata_tables
+        if name == _POSITION_DELETES and tables.position_deletes is not None:
+            return _positions(view.reader, *tables.position_deletes)
+        if name in (_AUDIT_LOG, _BINLOG) and name in self.connector_names:
+            return self.audit_log() if name == _AUDIT_LOG else _listed(self.audit_log())
+        if name not in tables.readers:
+            names = ", ".join(self.connector_names)
+            raise UnsupportedFeature(f"{self._format.name}'s connector has no metadata table {name}; it has {names}")
+        return tables.readers[name](tables)
+
+    @property
+    def connector_names(self) -> tuple[str, ...]:
+        """The names of the metadata tables of the format's own Spark connector."""
+        tables = self._view().metadata_tables
+        beside = (_AUDIT_LOG, _BINLOG) if _POSITION_DELETES not in self._format.inspections else (_POSITION_DELETES,)
+        return tuple(sorted({*tables.readers, *beside}))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of this format's metadata tables."""
-        return tuple(sorted({*self._format.inspections, "audit_log"}))
+        return tuple(sorted({*self._format.inspections, _AUDIT_LOG}))
 
     def _table(self, name: str, *options: Any) -> pa.Table:
         if name not in self._format.inspections:
@@ -202,3 +218,22 @@ class Inspect:
                 f"{self._format.name} tables have no metadata table {name}; they have {', '.join(self.names)}"
             )
         return self._view().inspect(name, *options)
+
+
+def _positions(reader: Reader, files: Sequence[DeleteFile], shown: pa.Table) -> pa.Table:
+    """One row for each position in the delete files; `shown` has the columns of each, of these `file_path` if known."""
+    store = deletes.load(reader, files)
+    rows = [deletes.listed(store, file) for file in files]
+    counts = [len(row) for row in rows]
+    shown = shown.take(pa.array(np.repeat(np.arange(len(files)), counts), pa.int64()))
+    empty = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+    table = pa.concat_tables([empty, *rows])
+    paths = pc.coalesce(table["file_path"], shown["file_path"])
+    return shown.set_column(0, "file_path", paths).add_column(1, "pos", table["pos"])
+
+
+def _listed(rows: pa.Table) -> pa.Table:
+    """The rows with each value but the kind in an array of its own."""
+    offsets = pa.array(np.arange(len(rows) + 1), pa.int32())
+    columns = {name: pa.ListArray.from_arrays(offsets, rows[name].combine_chunks()) for name in rows.column_names[1:]}
+    return pa.table({rows.column_names[0]: rows.column(0), **columns})

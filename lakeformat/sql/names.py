@@ -15,6 +15,8 @@ from lakeformat.warehouse.views import View
 
 CHANGES = "changes"
 ROW_TRACKING = "row_tracking"
+READ_OPTIMIZED = "ro"  # Paimon: rows that need no merging.
+OWN = "inspect_"  # Begins the name of `Table.inspect`'s form of a metadata table that the connector has too.
 _ROW_IDS = ("_ROW_ID", "_SEQUENCE_NUMBER")  # Columns of Paimon tables with row tracking.
 _BRANCH, _TAG = "branch_", "tag_"
 # Metadata tables that Paimon or Iceberg may have and a table here may not.
@@ -156,10 +158,14 @@ def _suffixed(table: Table, suffixes: tuple[str, ...], where: str) -> Named | No
 
 
 def tables_of_metadata(table: Table) -> list[str]:
-    """Names of the metadata tables: those of `inspect`, the changelog `changes`, and of tables with row tracking the
+    """Names of the metadata tables: those of the format's connector; those of `inspect`, with `inspect_` before a name
+    that the connector has too; the changelog `changes`; of Paimon tables `ro`; and of tables with row tracking the
     rows with their ids, `row_tracking`."""
     tracked = {ROW_TRACKING} if table.properties.get("row-tracking.enabled", "").lower() == "true" else set()
-    return sorted({*table.inspect.names, CHANGES, *tracked})
+    connector = set(table.inspect.connector_names)
+    own = {f"{OWN}{name}" if name in connector else name for name in table.inspect.names}
+    rows = {READ_OPTIMIZED} if table.format == "paimon" else set()
+    return sorted({*connector, *own, *rows, CHANGES, *tracked})
 
 
 def tracked_columns(table: Table) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeformat.arguments import require_spark
 from lakeformat.engines import once
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
 from lakeformat.model import html
 from lakeformat.model.snapshot import Snapshot
@@ -105,7 +106,7 @@ class Result:
         if spark is None:
             raise InvalidInput("to_spark() of rows that are in this process; give the session: to_spark(spark)")
         require_spark(spark)
-        return spark.createDataFrame(self._rows)
+        return spark_engine.of_arrow(spark, self._rows)
 
     def show(self, rows: int = 20) -> None:
         """Print the first rows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from lakeformat.model.predicate import ALWAYS, Expression, columns_of
 from lakeformat.model.schema import Type
 from lakeformat.reading.changes import KIND_COLUMN, Changes
 from lakeformat.reading.scan import Scan
-from lakeformat.sql.names import CHANGES, ROW_TRACKING, Named, tracked_columns
+from lakeformat.sql.names import CHANGES, OWN, READ_OPTIMIZED, ROW_TRACKING, Named, tracked_columns
 from lakeformat.sql.statements import changelog
 from lakeformat.sql.translation.spark_types import SparkType, of_model
 from lakeformat.storage.cache import Cache, cache_of
@@ -140,7 +141,7 @@ class ChangedRows:
         return self._rows()
 
     def frame(self, spark: Any) -> Any:
-        return spark.createDataFrame(self._rows())
+        return spark_engine.of_arrow(spark, self._rows())
 
     def _rows(self) -> pa.Table:
         rows = self.changes.to_arrow()
@@ -176,7 +177,9 @@ class ArrowRows:
         return self.rows
 
     def frame(self, spark: Any) -> Any:
-        return spark.createDataFrame(self.rows)
+        # Without a schema, Spark makes timestamps without a zone those of the session's zone.
+        schema = spark_engine.spark_schema(fields_from_arrow(self.rows.schema)) if _has_local_times(self.rows) else None
+        return spark_engine.of_arrow(spark, self.rows, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +217,13 @@ def of_table(named: Named) -> Source:
             return _in_memory(changelog.read(named.table, until=version.get("snapshot_id"), carry_over=True))
         if named.metadata == ROW_TRACKING:
             return _scanned(named.table.scan(tracked_columns(named.table), **version))
-        inspect = named.table.inspect
-        return _in_memory(getattr(inspect.at(**version) if version else inspect, named.metadata)())
+        if named.metadata == READ_OPTIMIZED:
+            scan = named.table.scan(**version)
+            return _scanned(replace(scan, view=replace(scan.view, state=scan.view.metadata_tables.compacted)))
+        inspect = named.table.inspect.at(**version) if version else named.table.inspect
+        if named.metadata in inspect.connector_names:
+            return _in_memory(inspect.connector(named.metadata))
+        return _in_memory(getattr(inspect, named.metadata.removeprefix(OWN))())
     return _scanned(named.table.scan(**version))
 
 
@@ -256,6 +264,10 @@ def _in_memory(table: pa.Table) -> ArrowRows:
             chunks = [pa.ExtensionArray.from_storage(pa.uuid(), chunk) for chunk in rows.column(index).chunks]
             rows = rows.set_column(index, field, pa.chunked_array(chunks, pa.uuid()))
     return ArrowRows(rows)
+
+
+def _has_local_times(rows: pa.Table) -> bool:
+    return any("timestamp" in str(field.type) and "tz=" not in str(field.type) for field in rows.schema)
 
 
 def _identity(path: str) -> tuple[Any, ...]:

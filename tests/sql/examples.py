@@ -200,7 +200,7 @@ ICEBERG = (
           runs("SELECT * FROM prod.db.table.`branch_audit-branch`", [(1, "a"), (2, "b")]),
           runs("SELECT * FROM prod.db.table.`tag_historical-snapshot`", [(1, "a"), (2, "b")]),
           runs("SELECT * FROM prod.db.table.history", 2),
-          runs("SELECT * FROM prod.db.table.metadata_log_entries", 4),
+          runs("SELECT * FROM prod.db.table.metadata_log_entries", 5),
           runs("SELECT * FROM prod.db.table.snapshots", 2),
           runs("SELECT h.made_current_at, s.operation, h.snapshot_id, h.is_current_ancestor, s.summary['operation'] FROM prod.db.table.history h JOIN prod.db.table.snapshots s ON h.snapshot_id = s.snapshot_id ORDER BY made_current_at", 2),
           runs("SELECT * FROM prod.db.table.entries", 2),
@@ -330,7 +330,7 @@ KEYED = "CREATE TABLE {0} (a INT, b INT, c STRING) TBLPROPERTIES ('primary-key' 
 INDEXES = (
     "CALL sys.drop_global_index(table => 'default.T', index_column => 'v', index_type => 'btree', dry_run => true)"
 )
-MANIFESTS = "SELECT added_files, deleted_files FROM T.manifests"
+MANIFESTS = "SELECT num_added_files, num_deleted_files FROM T.manifests"
 TAGS = "SELECT tag_name, snapshot_id FROM T.tags"
 
 
@@ -361,10 +361,10 @@ PAIMON = (
     group(DDL,
           runs("ALTER TABLE T CREATE TAG `TAG-1`", [("TAG-1", 2)], TAGS),
           runs("ALTER TABLE T CREATE TAG IF NOT EXISTS `TAG-1`"),
-          runs("ALTER TABLE T CREATE TAG `TAG-2` RETAIN 7 DAYS", [(604800000,)], "SELECT retained_ms FROM T.tags WHERE tag_name = 'TAG-2'"),
+          runs("ALTER TABLE T CREATE TAG `TAG-2` RETAIN 7 DAYS", [(604800000,)], "SELECT retained_ms FROM T.inspect_tags WHERE tag_name = 'TAG-2'"),
           runs("ALTER TABLE T CREATE TAG `TAG-3` AS OF VERSION 1", [("TAG-1", 2), ("TAG-2", 2), ("TAG-3", 1)], TAGS),
           runs("ALTER TABLE T CREATE TAG `TAG-4` AS OF VERSION 2 RETAIN 12 HOURS"),
-          runs("ALTER TABLE T REPLACE TAG `TAG-4` AS OF VERSION 2 RETAIN 24 HOURS", [(86400000,)], "SELECT retained_ms FROM T.tags WHERE tag_name = 'TAG-4'"),
+          runs("ALTER TABLE T REPLACE TAG `TAG-4` AS OF VERSION 2 RETAIN 24 HOURS", [(86400000,)], "SELECT retained_ms FROM T.inspect_tags WHERE tag_name = 'TAG-4'"),
           runs("ALTER TABLE T CREATE OR REPLACE TAG `TAG-5` AS OF VERSION 2 RETAIN 24 HOURS"),
           runs("SHOW TAGS T", 5),
           runs("ALTER TABLE T DELETE TAG `TAG-1`"), runs("ALTER TABLE T DELETE TAG IF EXISTS `TAG-1`"),
@@ -515,7 +515,7 @@ FURTHER = (
           *(runs(f"SET spark.paimon.{scope}scan.snapshot-id=1", [(1,)], "SELECT k FROM T") for scope in ("*.default.T.", "*.*.T.", "")),
           runs("DESCRIBE TABLE T", [("k", "int", None)], "DESCRIBE TABLE T k"), runs("DESCRIBE TABLE EXTENDED T", [("Part 0", "p")], "DESCRIBE TABLE EXTENDED T"), runs("SHOW CREATE TABLE T", 1), runs("SHOW COLUMNS FROM T", columns("k", "v", "p")),
           runs("SHOW PARTITIONS T", [("p=0",), ("p=1",)]), runs("SHOW PARTITIONS T PARTITION (p=1)", [("p=1",)]), runs("SHOW TABLE EXTENDED IN default LIKE 'T*'", 1), runs("SHOW TABLE EXTENDED IN default LIKE 'T' PARTITION(p = 0)", 1),
-          runs("SHOW VIEWS", []), runs("SHOW VIEWS LIKE 'test*'", []), *(runs(f"ANALYZE TABLE T COMPUTE STATISTICS{columns}", gives, "SELECT column, distinct_values FROM T.statistics")
+          runs("SHOW VIEWS", []), runs("SHOW VIEWS LIKE 'test*'", []), *(runs(f"ANALYZE TABLE T COMPUTE STATISTICS{columns}", gives, "SELECT column, distinct_values FROM T.inspect_statistics")
             for columns, gives in (("", [("k", 2), ("p", 2), ("v", 2)]), (" FOR COLUMNS k", [("k", 2)]), (" FOR ALL COLUMNS", [("k", 2), ("p", 2), ("v", 2)]))), runs("REFRESH TABLE T", []),
           setup=T, format="paimon"),
     group(DEFAULTS,

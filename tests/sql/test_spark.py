@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, UnsupportedFeature
-from tests.sql import test_changes
+from tests.sql import test_changes, test_metadata_tables
 from tests.sql.conftest import ORDERS, rows
 
 pytestmark = pytest.mark.spark
@@ -505,3 +505,40 @@ def test_attached_tables_have_every_type_and_take_nulls_that_come_later(tmp_path
 
 def test_null_is_the_columns_default_on_spark(plain, spark):
     assert test_changes.write_nulls(plain, spark=spark) == test_changes.NULLS
+
+
+def test_a_table_with_an_empty_chunk_keeps_its_rows_on_spark(plain, spark):
+    column = pa.chunked_array([[], [1, 2], [], [3]], pa.int64())
+    frame = pa.table({"id": column})
+    counted = plain.sql("SELECT count(*) AS n FROM f", f=frame, spark=spark)
+    assert counted.to_arrow()["n"].to_pylist() == [3]
+    assert plain.sql("SELECT id FROM f", f=frame).to_spark(spark).count() == 3
+    plain.sql("CREATE TABLE m.chunks (id BIGINT, s STRING) USING iceberg; INSERT INTO m.chunks VALUES (3, 'a')")
+    merge = "MERGE INTO m.chunks t USING f ON t.id = f.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (f.id)"
+    plain.sql(merge, f=frame, spark=spark)
+    assert rows(plain.table("m.chunks")) == [(1, None), (2, None)]
+
+
+def test_metadata_tables_have_the_connectors_types_on_spark(plain, spark):
+    plain.sql("""
+        CREATE TABLE m.ice (id INT, st STRUCT<a: INT>, p STRING) USING iceberg PARTITIONED BY (p);
+        INSERT INTO m.ice VALUES (1, named_struct('a', 2), 'x'), (2, NULL, NULL);
+        CREATE TABLE m.pai (id INT NOT NULL, p STRING NOT NULL) USING paimon PARTITIONED BY (p)
+            TBLPROPERTIES ('primary-key' = 'id,p', 'bucket' = '1');
+        INSERT INTO m.pai VALUES (1, 'x')
+    """)
+    answers = test_metadata_tables.ANSWERS["tables"]
+    for table, names in (
+        (
+            "m.ice",
+            ("entries", "manifests", "partitions", "snapshots", "all_manifests", "history", "metadata_log_entries"),
+        ),
+        ("m.pai", ("files", "table_indexes", "schemas", "partitions", "tags", "statistics")),
+    ):
+        for name in names:
+            here = plain.sql(f"SELECT * FROM {table}.{name}").to_arrow()
+            there = plain.sql(f"SELECT * FROM {table}.{name}", spark=spark).to_arrow()
+            assert test_metadata_tables.typed(there.schema) == test_metadata_tables.typed(here.schema), name
+            assert there.to_pylist() == here.to_pylist(), name
+            golden = answers[f"i.v2.{name}" if table == "m.ice" else f"p.k${name}"]["columns"]
+            assert [column for column, _ in golden] == there.column_names, name

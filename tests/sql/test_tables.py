@@ -339,9 +339,9 @@ def test_alter_table_of_iceberg_alone(lake, orders):
     lake.sql("ALTER TABLE shop.orders SET TBLPROPERTIES ('write.wap.enabled'='true'); SET spark.wap.id = w")
     lake.sql("INSERT INTO shop.orders VALUES (7, 'gil', 1, '05-04'); RESET spark.wap.id")
     assert len(rows(orders)) == 6
-    (staged,) = lake.sql(
-        "SELECT snapshot_id FROM shop.orders.snapshots ORDER BY sequence_number DESC LIMIT 1"
-    ).to_arrow()[0]
+    (staged,) = lake.sql("SELECT snapshot_id FROM shop.orders.snapshots ORDER BY committed_at DESC LIMIT 1").to_arrow()[
+        0
+    ]
     lake.sql(f"CALL system.cherrypick_snapshot('shop.orders', {staged})")
     assert len(rows(orders)) == 7
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from lakeformat.dialects.part import Part
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.partition import TransformKind
-from lakeformat.model.schema import Geo, Kind, Scalar
+from lakeformat.model.schema import Field, Geo, Kind, Scalar
 from lakeformat.model.work import DeleteFile
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -63,7 +63,7 @@ class Inspections(Part[State]):
                 **_file_columns(entries, self.state),
                 "split_offsets": entries["split_offsets"],
                 "sort_order_id": entries["sort_order_id"],
-                "readable_metrics": _metrics(entries, self.state),
+                "readable_metrics": metrics(entries, self.state.schema.fields),
             }
         )
 
@@ -113,23 +113,23 @@ class Inspections(Part[State]):
 
     def all_entries(self) -> pa.Table:
         """One row per entry of every manifest that a snapshot refers to."""
-        return _entries(manifest.read_all(self.reader, self.state, self._all_metas()), self.state)
+        return _entries(manifest.read_all(self.reader, self.state, self.all_metas()), self.state)
 
     def all_files(self) -> pa.Table:
         """One row per data or delete file that is live in some snapshot; more if several manifests list it."""
-        return _files(self._all_live(), self.state)
+        return _files(self.all_live(), self.state)
 
     def all_data_files(self) -> pa.Table:
         """The data files among `all_files`."""
-        return _files(self._all_live(manifest.ManifestContent.DATA), self.state)
+        return _files(self.all_live(manifest.ManifestContent.DATA), self.state)
 
     def all_delete_files(self) -> pa.Table:
         """The delete files among `all_files`."""
-        return _files(self._all_live(manifest.ManifestContent.DELETES), self.state)
+        return _files(self.all_live(manifest.ManifestContent.DELETES), self.state)
 
     def all_manifests(self) -> pa.Table:
         """One row per manifest that a snapshot refers to."""
-        return _manifests(self._all_metas())
+        return _manifests(self.all_metas())
 
     def history(self) -> pa.Table:
         """One row each time that a snapshot became the current one, oldest first, and whether it is an ancestor of the
@@ -304,8 +304,8 @@ class Inspections(Part[State]):
         """Raises `UnsupportedFeature`: Iceberg has no consumers."""
         raise UnsupportedFeature(f"{self.reader.root}: Iceberg tables have no consumers; keep a snapshot by a tag")
 
-    def _all_metas(self) -> pa.Table:
-        """The manifests of all snapshots, each once."""
+    def all_metas(self) -> pa.Table:
+        """The manifests of all snapshots, each once, as rows of `manifest.META`."""
         snapshots = metadata.snapshots(self.state).values()
         lists = [snapshot["manifest-list"] for snapshot in snapshots if "manifest-list" in snapshot]
         embedded = [
@@ -315,8 +315,9 @@ class Inspections(Part[State]):
         _, first = np.unique(np.asarray(table["manifest_path"], object).astype(str), return_index=True)
         return table.take(pa.array(np.sort(first)))
 
-    def _all_live(self, content: manifest.ManifestContent | None = None) -> pa.Table:
-        metas = self._all_metas()
+    def all_live(self, content: manifest.ManifestContent | None = None) -> pa.Table:
+        """The entries of files that are live in a snapshot, of one content or all."""
+        metas = self.all_metas()
         if content is not None:
             metas = metas.filter(pc.equal(metas["content"], int(content)))
         table = manifest.read_all(self.reader, self.state, manifest.with_live(metas))
@@ -388,11 +389,11 @@ _COUNTS = {
 _NO_BOUNDS = (Kind.VARIANT, Kind.UNKNOWN)
 
 
-def _metrics(entries: pa.Table, base: State) -> pa.Array:
-    """Per column outside of rows, lists and maps the counts and bounds in manifests, as in Java's table of this
+def metrics(entries: pa.Table, fields: Sequence[Field]) -> pa.Array:
+    """Per field outside of rows, lists and maps the counts and bounds in manifests, as in Java's table of this
     name."""
     columns = {}
-    for field in base.schema.fields:
+    for field in fields:
         if not isinstance(field.type, Scalar):
             continue
         metrics = {name: manifest.look_up(entries[key], field.id) for name, key in _COUNTS.items()}

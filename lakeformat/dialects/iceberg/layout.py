@@ -73,7 +73,7 @@ class Directory:
         """`name=value` for each partition field. Raises `InvalidInput` for a time that Python cannot represent."""
         try:
             return [
-                f"{_escape(name)}={_escape(_text(value, transform, kind))}"
+                f"{_escape(name)}={_escape(partition_text(value, transform, kind))}"
                 for name, transform, kind, value in zip(self.names, self.transforms, self.kinds, values, strict=True)
             ]
         except OverflowError as error:
@@ -291,7 +291,7 @@ def _escape(text: str) -> str:
     return quote_plus(text, safe="*").replace("~", "%7E")
 
 
-def _text(value: Any, transform: TransformKind, kind: Type) -> str:
+def partition_text(value: Any, transform: TransformKind, kind: Type) -> str:
     """A partition value as its folder shows it."""
     if value is None:
         return "null"

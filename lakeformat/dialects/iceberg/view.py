@@ -26,6 +26,7 @@ from lakeformat.dialects.iceberg.expire import Expiring
 from lakeformat.dialects.iceberg.history import History
 from lakeformat.dialects.iceberg.inspect import INSPECTIONS, Inspections
 from lakeformat.dialects.iceberg.metadata import State
+from lakeformat.dialects.iceberg.metadata_tables import MetadataTables
 from lakeformat.dialects.iceberg.scan import Files, Partitions, Pruning
 from lakeformat.dialects.iceberg.statistics import Statistics
 from lakeformat.dialects.part import Owned
@@ -64,6 +65,7 @@ class IcebergView(View[State]):
     compaction = Owned(Compaction)
     expiring = Owned(Expiring)
     statistics = Owned(Statistics)
+    metadata_tables = Owned(MetadataTables)
     staging = Owned(Staging)
 
     delete_files = Owned(DeleteFiles)

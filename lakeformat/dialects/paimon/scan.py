@@ -809,6 +809,8 @@ def _without_needless(reader: Reader, base: State, sections: Sections, predicate
 
 def _visible(entries: pa.Table, base: State) -> pa.Array:
     """Which files have only visible rows."""
+    if base.schema.primary_key and base.is_compacted:
+        return pc.equal(entries["_LEVEL"], options.read(base.schema).level_count - 1)
     if base.schema.primary_key and not base.is_complete and options.read(base.schema).hides_level_0:
         return pc.greater(entries["_LEVEL"], 0)
     return pa.array(np.ones(len(entries), bool))
@@ -981,7 +983,7 @@ def _bounds(
     low_rows, high_rows = pc.struct_field(stats, "_MIN_VALUES"), pc.struct_field(stats, "_MAX_VALUES")
     null_counts = pc.struct_field(stats, "_NULL_COUNTS")
     fields = [find_field(base.schema.fields, n) for n in names]
-    for schema_id, columns, rows in _stat_kinds(entries):
+    for schema_id, columns, rows in stat_kinds(entries):
         schema = metadata.schema_at(reader, base, schema_id)
         named = {f.name: f for f in schema.fields}
         if not named.keys() >= set(columns or ()):
@@ -1038,7 +1040,8 @@ def _key_bounds(
     }
 
 
-def _stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
+def stat_kinds(entries: pa.Table) -> Iterator[tuple[int, list[str] | None, np.ndarray]]:
+    """(schema id, columns that have statistics (None: all of the schema's), rows) of files alike in both."""
     # A file with some of the columns has statistics of these only.
     lists = pc.coalesce(entries["_VALUE_STATS_COLS"].combine_chunks(), entries["_WRITE_COLS"].combine_chunks())
     return tracking.alike(entries, lists)

@@ -140,6 +140,22 @@ def emit_type(type: Type, nullable: bool) -> Any:
             return f"{name}({parameters[0]}){suffix}" if parameters else f"{name}{suffix}"
 
 
+def sql_name(type: Type, nullable: bool) -> str:
+    """A type as Paimon's SQL spells it: `ARRAY<INT> NOT NULL`."""
+    suffix = "" if nullable else " NOT NULL"
+    match type:
+        case ListOf(element):
+            return f"ARRAY<{sql_name(element.type, element.nullable)}>{suffix}"
+        case MultisetOf(element):
+            return f"MULTISET<{sql_name(element.type, element.nullable)}>{suffix}"
+        case MapOf(key, value):
+            parts = (sql_name(part.type, part.nullable) for part in (key, value))
+            return f"MAP<{', '.join(parts)}>{suffix}"
+        case Row(fields):
+            return f"ROW<{', '.join(f'`{f.name}` {sql_name(f.type, f.nullable)}' for f in fields)}>{suffix}"
+    return str(emit_type(type, nullable))
+
+
 def emit_field(field: Field) -> dict[str, Any]:
     """A field as schema JSON."""
     value: dict[str, Any] = {"id": field.id, "name": field.name, "type": emit_type(field.type, field.nullable)}

@@ -9,12 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeformat.dialects.dialect import View
-from lakeformat.dialects.paimon import (
-    conflict,
-    lineage,
-    metadata,
-    options,
-)
+from lakeformat.dialects.paimon import conflict, lineage, metadata, options
 from lakeformat.dialects.paimon import layout as layouts
 from lakeformat.dialects.paimon import plan as plans
 from lakeformat.dialects.paimon import scan as scans
@@ -26,6 +21,7 @@ from lakeformat.dialects.paimon.indexing import Indexes
 from lakeformat.dialects.paimon.inspect import INSPECTIONS, Inspections
 from lakeformat.dialects.paimon.layout import Hints
 from lakeformat.dialects.paimon.metadata import Consumers, State
+from lakeformat.dialects.paimon.metadata_tables import MetadataTables
 from lakeformat.dialects.paimon.mirror import Mirroring
 from lakeformat.dialects.paimon.postponed import Keyed
 from lakeformat.dialects.paimon.scan import ColumnFiles, Files, Partitions, Pruning
@@ -70,6 +66,7 @@ class PaimonView(View[State]):
     compaction = Owned(Compaction)
     expiring = Owned(Expiring)
     statistics = Owned(Statistics)
+    metadata_tables = Owned(MetadataTables)
     branches = Owned(Branches)
 
     @property

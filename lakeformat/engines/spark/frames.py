@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -17,6 +19,14 @@ OURS = "_lakeformat_"  # The prefix of columns that are not the data's.
 
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def of_arrow(spark: Any, table: pa.Table, schema: T.StructType | None = None) -> DataFrame:
+    """The rows as a frame, with Arrow's types or those of `schema`. Of a table with an empty chunk Spark's own
+    conversion drops the rows behind it."""
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    filled = pa.Table.from_batches(batches, table.schema) if batches else table.schema.empty_table()
+    return spark.createDataFrame(filled) if schema is None else spark.createDataFrame(filled, schema)
 
 
 def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:

@@ -21,7 +21,7 @@ from lakeformat.engines.row_level import outcomes
 from lakeformat.engines.row_level.arrow_merge import typed, untyped_columns
 from lakeformat.engines.row_level.merge_parts import MergeByParts, Staged, read_back
 from lakeformat.engines.spark import executors, few, jobs, session
-from lakeformat.engines.spark.frames import hinted, mapped, quoted
+from lakeformat.engines.spark.frames import hinted, mapped, of_arrow, quoted
 from lakeformat.engines.spark.types import fields_from_spark, kind_of, require_whole, spark_schema
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.expression.spark_sql import to_sql
@@ -121,7 +121,7 @@ class SparkSource:
             pieces = list(arrow.batches(data, hints, layout.partition_by))
             table = pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table()
             self.untyped, table = untyped_columns(table.schema), typed(table, hints)
-            data = spark.createDataFrame(table, spark_schema(fields_from_arrow(table.schema)))
+            data = of_arrow(spark, table, spark_schema(fields_from_arrow(table.schema)))
         frame = hinted(data, hints)
         self.fields = fields_from_spark(frame.schema)
         fields, last = number(tuple(Field(NO_ID, f"c{i}", field.type) for i, field in enumerate(self.fields)), -1, True)

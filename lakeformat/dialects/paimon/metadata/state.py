@@ -23,6 +23,7 @@ class State:
     # The current options, for a table at an older snapshot.
     newest: Schema | None = field(default=None, compare=False, repr=False)
     is_complete: bool = False  # With rows that readers do not see before compaction.
+    is_compacted: bool = False  # Only files of the highest level, whose rows need no merging; of a table with a key.
 
     exists: bool = True
 
