@@ -73,10 +73,10 @@ def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 def plain_batches(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """The rows of another library's batch in the plain layout, in batches of at most `most_bytes`, or of one row.
 
-    Raises `InvalidInput` for arrays whose buffers are not those of their type.
+    Raises `InvalidInput` for arrays whose buffers are not those of their type, and for text that is not UTF-8.
     """
     try:
-        batch.validate()
+        batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"the data is not valid Arrow: {error}") from error
     schema: pa.Schema | None = None

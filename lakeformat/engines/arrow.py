@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import adopt, once, worker
+from lakeformat.engines import adopt, once, python_values, worker
 from lakeformat.engines.files import parquet
 from lakeformat.engines.kernels import gather
 from lakeformat.engines.keyed import lookup
@@ -119,11 +119,13 @@ def batches(
     try:
         for batch in _batches(data, fields, partition_by):
             yield from layouts.plain_batches(batch, _BATCH_BYTES)
+    except LakeError:
+        raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
     except UnicodeEncodeError as error:  # Half of a surrogate pair.
         raise InvalidInput(f"the data has text that is not Unicode: {error}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         if type(data).__module__.partition(".")[0] != "pandas":
             raise
         raise InvalidInput(f"the frame does not make Arrow columns: {error}") from error
@@ -146,7 +148,7 @@ def _batches(
     if isinstance(data, pa.RecordBatchReader):
         return _typed(data.schema, once.parts(data))
     library = type(data).__module__.partition(".")[0]
-    if library == "pandas":
+    if library == "pandas" and hasattr(data, "columns"):
         return _batches(_from_pandas(_indexed(data), fields), fields)
     if library == "polars" and hasattr(data, "collect"):
         return _batches(data.collect(engine="streaming"), fields)
@@ -168,7 +170,7 @@ def _batches(
         return [pa.record_batch(data)]
     if isinstance(data, Mapping):
         try:
-            return _batches(pa.table(dict(data)), fields)
+            return _batches(pa.table({name: _values(values, name) for name, values in data.items()}), fields)
         except TypeError as error:
             raise InvalidInput(f"the data does not make Arrow columns: {error}") from error
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
@@ -212,7 +214,13 @@ def _from_pandas(frame: Any, fields: tuple[Field, ...]) -> pa.Table:
     """The rows of a pandas frame. Maps, which pandas holds as lists of pairs, have the types of `fields`."""
     kinds = {field.name: field.type for field in arrow_schema(fields) if _has_map(field.type)}
     maps = [name for name in frame.columns if name in kinds]
-    table = pa.Table.from_pandas(frame.drop(columns=maps), preserve_index=False)
+    rest = frame.drop(columns=maps)
+    objects = [index for index, kind in enumerate(rest.dtypes) if kind == "object"]
+    for index in objects:
+        python_values.require_no_mix(rest.iloc[:, index], str(rest.columns[index]))
+    table = pa.Table.from_pandas(rest, preserve_index=False)
+    for index in objects:
+        python_values.require_kept(rest.iloc[:, index], table.column(index), table.column_names[index])
     for name in maps:
         try:
             column = pa.array(frame[name], kinds[name], from_pandas=True)
@@ -231,20 +239,23 @@ def _rows(
 ) -> pa.Table:
     by_name = {field.name: field for field in arrow_schema(fields)}
     names = dict.fromkeys(name for row in data for name in row)
+    if strangers := [name for name in names if not isinstance(name, str)]:
+        raise InvalidInput(f"a row has the key {strangers[0]!r}; columns are named by text")
     for name in {by.source for by in partition_by} & names.keys():
         if (lacking := next((index for index, row in enumerate(data) if name not in row), None)) is not None:
             raise InvalidInput(
                 f"column {name!r} is a partition column, and row {lacking} lacks it while other rows have it: give it "
                 "in all rows, None for a null"
             )
-    columns = []
-    for name in names:
-        values = [row.get(name) for row in data]
-        try:
-            columns.append(pa.array(values, by_name[name].type) if name in by_name else pa.array(values))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise InvalidInput(f"column {name!r}: {error}") from error
+    columns = [
+        python_values.column((row.get(name) for row in data), name, by_name[name].type if name in by_name else None)
+        for name in names
+    ]
     return pa.table(columns, list(names)) if columns else pa.table({})
+
+
+def _values(values: Any, name: str) -> Any:
+    return python_values.column(values, name) if isinstance(values, list | tuple) else values
 
 
 def _checked(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:

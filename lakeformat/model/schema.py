@@ -237,6 +237,26 @@ def require_shallow(fields: tuple[Field, ...]) -> None:
         waiting += [(name, part.type, inside) for part in children(type)]
 
 
+def require_storable(fields: tuple[Field, ...]) -> None:
+    """Raise `InvalidInput` for types that a table's metadata cannot say, or whose files could be written and not read:
+    decimals with another scale than 0 to their precision, values of no bytes, rows without fields; and as
+    `require_shallow`."""
+    require_shallow(fields)
+    for column in fields:
+        for part in walk((column,)):
+            match part.type:
+                case Scalar(Kind.DECIMAL, (precision, scale)) if not (1 <= precision <= 38 and 0 <= scale <= precision):
+                    raise InvalidInput(
+                        f"column {column.name}: {part.type}: precision is 1 to 38, scale 0 to precision; cast it first"
+                    )
+                case Scalar(Kind.CHAR | Kind.VARCHAR | Kind.BINARY | Kind.VARBINARY | Kind.FIXED, (0,)):
+                    raise InvalidInput(
+                        f"column {column.name}: {part.type}: the length is 1 or more; use string or bytes"
+                    )
+                case Row(()):
+                    raise InvalidInput(f"column {column.name}: a row inside a table needs a field; leave it out")
+
+
 def too_deep(subject: str) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"{subject}: a type nested deeper than {MOST_LEVELS} levels (a row is one, a list or map two), which readers "

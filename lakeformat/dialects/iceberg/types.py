@@ -19,7 +19,7 @@ from lakeformat.model.schema import (
     Type,
     children,
     rebuild,
-    require_shallow,
+    require_storable,
     scalar,
     walk,
 )
@@ -160,7 +160,7 @@ def iceberg_type(type: Type) -> Type:
 
 def check_supported(fields: tuple[Field, ...], version: int) -> None:
     """Refuse, by name, a column that a table of this format version cannot have, or not at this position."""
-    require_shallow(fields)
+    require_storable(fields)
     for field in fields:
         for part in walk((field,)):
             match part.type:

@@ -19,7 +19,7 @@ from lakeformat.model.schema import (
     Scalar,
     Type,
     rebuild,
-    require_shallow,
+    require_storable,
     scalar,
 )
 
@@ -229,7 +229,7 @@ def column_id(key_id: int) -> int:
 
 def check_supported(fields: tuple[Field, ...]) -> None:
     """Refuse, by name, a column that Paimon cannot hold."""
-    require_shallow(fields)
+    require_storable(fields)
     for field in fields:
         try:
             emit_type(field.type, field.nullable)

@@ -218,7 +218,7 @@ def _scalar(array: pa.Array, type: Scalar, target: pa.DataType, name: str) -> pa
             elif pa.types.is_decimal(target) and pa.types.is_integer(array.type):
                 array = casts.project(array, from_arrow(array.type), type, name)
             elif pa.types.is_float32(target) and pa.types.is_float64(array.type):
-                array = array.cast(target, safe=False)
+                array = _single(array, name)
             elif pa.types.is_integer(target) and pa.types.is_floating(array.type):
                 array = _whole(array, type, name).cast(target)
             else:
@@ -233,6 +233,14 @@ def _scalar(array: pa.Array, type: Scalar, target: pa.DataType, name: str) -> pa
         case Scalar(Kind.BINARY | Kind.VARBINARY, (length,)):
             _limit(array, pc.binary_length, length, type, "bytes", name)
     return array
+
+
+def _single(array: pa.Array, name: str) -> pa.Array:
+    """Doubles rounded to 32 bits."""
+    rounded = array.cast(pa.float32(), safe=False)
+    if pc.any(beyond := pc.and_not(pc.is_finite(array), pc.is_finite(rounded)), min_count=0).as_py():
+        raise InvalidInput(f"column {name}: {array.filter(beyond)[0].as_py()!r} becomes infinite as a float")
+    return rounded
 
 
 def _whole(array: pa.Array, type: Scalar, name: str) -> pa.Array:
