@@ -24,6 +24,7 @@ from lakeformat.model.schema import Schema
 STREAMS = "lakeformat.streams"  # The largest number that each stream has committed, by its user.
 _FOLLOWS = "cdc."  # Prefix: how far the rows follow a database.
 _OF_THE_COMMIT = "cdc.committed-ms"
+_WITHOUT_SNAPSHOT = {"create", "evolve", "refer", "statistics"}  # Kinds of changes that make no snapshot.
 _MOST_STREAMS = 20  # The users that committed last: a table written under ever new names would carry all of them.
 
 
@@ -38,6 +39,7 @@ class PartitionChange:
     rows_removed: int = 0
     bytes_added: int = 0
     bytes_removed: int = 0
+    buckets: int = 0  # Paimon's buckets whose files changed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Snapshot:
     total_rows: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[PartitionChange, ...] | None = None  # None: not computed, as in a table's history.
-    # Without `partitions`, the counts that snapshot metadata has, by name.
+    # Counts of the changelog, and without `partitions` those that snapshot metadata has, by name.
     figures: Mapping[str, int] = field(default_factory=dict)
     attempts: int = 1
     milliseconds: int = 0
@@ -102,6 +104,27 @@ class Snapshot:
     @property
     def bytes_removed(self) -> int | None:
         return self._figure("bytes_removed")
+
+    @property
+    def metrics(self) -> dict[str, int | None]:
+        """The figures of the commit, by the nouns of Paimon's commit metrics: its duration in milliseconds, attempts
+        and generated snapshots (a verb makes one); partitions and Paimon's buckets written; files, rows and bytes added
+        and removed, of which a compaction's also stand under `compacted_...`; and files and rows of the changelog. None
+        is not known, as of most counts in a table's history."""
+        names = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
+        counts = {name: self._figure(name) for name in names}
+        is_compaction = self.kind in ("compact", "replace")
+        return {
+            "duration_ms": self.milliseconds,
+            "attempts": self.attempts,
+            "snapshots": 0 if self.kind in _WITHOUT_SNAPSHOT else 1,
+            "partitions_written": None if self.partitions is None else len(self.partitions),
+            "buckets_written": None if self.partitions is None else sum(part.buckets for part in self.partitions),
+            **counts,
+            **{f"compacted_{name}": counts[name] if is_compaction else 0 for name in names[:4]},
+            "changelog_files": self.figures.get("changelog_files"),
+            "changelog_rows": self.figures.get("changelog_rows"),
+        }
 
     def _figure(self, name: str) -> int | None:
         if self.partitions is None:

@@ -509,8 +509,13 @@ def _publish(
     hints = {f"{metadata.SNAPSHOT_FOLDER}/LATEST": str(version).encode()}
     if base.version == 0:
         hints[f"{metadata.SNAPSHOT_FOLDER}/EARLIEST"] = b"1"
-    made = replace(metadata.to_snapshot(full), partitions=partitions, parent_id=base.version or None)
-    return Plan(files, metadata.snapshot_path(version), metadata.emit_snapshot(full), made, hints, unused, statistics)
+    snapshot = replace(metadata.to_snapshot(full), partitions=partitions, parent_id=base.version or None)
+    if len(lists) > 2:
+        changelog_files = pc.sum(lists[2]["_NUM_ADDED_FILES"]).as_py() or 0
+        snapshot = replace(snapshot, figures={**snapshot.figures, "changelog_files": changelog_files})
+    return Plan(
+        files, metadata.snapshot_path(version), metadata.emit_snapshot(full), snapshot, hints, unused, statistics
+    )
 
 
 def _deleted(entries: pa.Table) -> pa.Table:
@@ -784,6 +789,8 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
     more = np.zeros(len(marked), np.int64)
     is_add = np.concatenate([np.asarray(delta["_KIND"]) == int(EntryKind.ADD), more > 0])
     count = len(values)
+    pairs = np.unique(np.stack([codes[: len(delta)], np.asarray(delta["_BUCKET"])]), axis=1)
+    buckets = np.bincount(pairs[0], minlength=count).tolist()
 
     def sums(weights: np.ndarray, chosen: np.ndarray) -> list[int]:
         return np.bincount(codes[chosen], weights=weights[chosen], minlength=count).astype(np.int64).tolist()
@@ -795,9 +802,10 @@ def _changes(delta: pa.Table, schema: Schema, marked: pa.Table) -> tuple[Partiti
     from_scan = zip(
         manifest.partition_values(values, schema),
         *(sums(w, chosen) for w in (ones, rows, sizes) for chosen in (is_add, ~is_add)),
+        buckets,
         strict=True,
     )
-    return tuple(PartitionChange(v, fa, fr, ra, rr, ba, br) for v, fa, fr, ra, rr, ba, br in from_scan)
+    return tuple(PartitionChange(*change_of_partition) for change_of_partition in from_scan)
 
 
 def _replaced(reader: Reader, base: State, target: Mapping[str, Any]) -> pa.Table:

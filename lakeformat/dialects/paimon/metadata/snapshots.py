@@ -159,14 +159,16 @@ def backwards(reader: Reader, ids: list[int]) -> Iterator[dict[str, Any]]:
 def _figures(document: Mapping[str, Any]) -> dict[str, int]:
     """The changes that a snapshot records: the sum of rows is known, and for a plain write that is the number of rows
     added. Without an `operation` (before Paimon 2.0), an APPEND may include row-level deletes."""
+    changelog = {"changelog_rows": document.get("changelogRecordCount") or 0}
+    if not document.get("changelogManifestList"):
+        changelog["changelog_files"] = 0
     if document["commitKind"] == "ANALYZE":
-        return dict.fromkeys(
-            ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed"), 0
-        )
+        names = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
+        return changelog | dict.fromkeys(names, 0)
     rows = document.get("deltaRecordCount")
     if document["commitKind"] != "APPEND" or document.get("operation") != "WRITE" or rows is None:
-        return {}
-    return {"rows_added": rows, "files_removed": 0, "rows_removed": 0, "bytes_removed": 0}
+        return changelog
+    return changelog | {"rows_added": rows, "files_removed": 0, "rows_removed": 0, "bytes_removed": 0}
 
 
 def _operation_id(user: str, identifier: int) -> str:
