@@ -22,7 +22,12 @@ WRITERS = 4
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
 
 
-@pytest.fixture(params=["local", "s3"])
+S3 = pytest.param(
+    "s3", marks=pytest.mark.long("unit/storage/test_storage.py: of racing processes one creates, on S3 too")
+)
+
+
+@pytest.fixture(params=["local", S3])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, str], int]]:
     """(warehouse, its options, commits of each writer: fewer where all wait for one slow server)."""
     if request.param == "local":

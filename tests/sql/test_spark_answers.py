@@ -152,6 +152,7 @@ def test_calls_that_are_written_out_give_what_spark_gives():
     assert not mistakes, "\n".join(mistakes)
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_what_runs_in_process_gives_what_spark_gives(shard):
     recorded = list(answers().items())[shard::SHARDS]

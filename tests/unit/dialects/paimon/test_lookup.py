@@ -8,7 +8,6 @@ import pytest
 
 from lakeformat import CorruptFile, InvalidInput, Lake
 from lakeformat.engines.files import parquet
-from tests.draw import IS_LONG
 
 SCHEMA = pa.schema([("id", pa.int64()), ("j", pa.string()), ("n", pa.int64()), ("v", pa.string())])
 ENGINES = {
@@ -87,7 +86,7 @@ def replayed(table):
 )
 def test_rows_merge_with_what_higher_levels_have_of_them_once(tmp_path, engine, option):
     deepest, has_levels = 0, engine not in ("aggregation", "group")
-    for seed in range(4 if IS_LONG else 2):
+    for seed in range(4):
         if seed > 1 and (deepest > 2) == has_levels:
             break
         chance = random.Random(f"{engine} {option} {seed}")
