@@ -1067,6 +1067,73 @@ def test_a_value_that_its_column_cannot_hold_is_null_or_text_where_that_is_allow
     nulling.close()
 
 
+KEYS = {  # Of each type literals in the server's order.
+    "smallint": ["-3", "0", "5"],
+    "numeric(10, 2)": ["-1.1", "9", "10", "10.01"],
+    "numeric": ["-1.1", "9", "10", "10.000000001", "1e19"],
+    "numeric(45, 3)": ["-1.1", "9", "10", "1e40"],
+    "real": ["-0.3", "0.1", "0.2", "1000000.5", "1e30"],
+    "double precision": ["-1e308", "-0.1", "0.1", "1.7976931348623157e308", "'Infinity'", "'NaN'"],
+    "boolean": ["false", "true"],
+    "date": ["'0999-12-31'", "'2024-02-29'"],
+    "time": ["'09:00:00'", "'10:00:00'", "'20:00:00.5'"],
+    "timetz": ["'09:00:00+02'", "'10:00:00+02'", "'20:00:00.5Z'"],
+    "timestamp": ["'2024-02-29 09:00:00'", "'2024-02-29 09:00:00.000001'", "'2024-02-29 10:00:00'"],
+    "timestamptz(3)": ["'2024-02-29 09:00:00Z'", "'2024-02-29 09:00:00.5Z'"],
+    "interval": ["'9 hours'", "'10 hours'", "'1 mon'"],
+    "bytea": [r"'\x00'", r"'\x0000'", r"'\x5c'", r"'\x7f'", r"'\xff'"],
+    "varchar(9) COLLATE \"C\"": ["'B'", "'a'", "'ä'"],
+    "char(9)": ["'B '", "'a'", "'a%'"],
+    '"char"': ["'B'", "'a'"],
+    "name": ["'B'", "'a'"],
+    "uuid": [f"'{digit}50e8400-e29b-41d4-a716-44665544000{9 - digit}'" for digit in (1, 5, 8)],
+    "inet": ["'9.0.0.0'", "'10.0.0.0'", "'::1'"],
+    "cidr": ["'9.0.0.0/8'", "'10.0.0.0/8'"],
+    "macaddr": ["'08:00:2b:01:02:03'", "'08:00:2b:01:02:04'"],
+    "bit(10)": ["b'0000000001'", "b'0000001010'"],
+    "varbit(10)": ["b'1'", "b'1010'"],
+    "money": ["'-1.5'", "'9'", "'10'", "'1000.5'"],
+    "oid": ["9", "10", "4294967295"],
+    "xid8": ["'9'", "'10'"],
+    "pg_lsn": ["'9/1'", "'A/1'", "'10/1'"],
+    "int[]": ["'{9}'", "'{9,1}'", "'{10}'"],
+    "text[]": ["'{}'", "'{a}'", "'{\"a,b\"}'", "'{NULL}'"],
+    "jsonb": ["'null'", "'\"a\"'", "'9'", "'10'", "'[1]'", "'{\"a\": 1}'"],
+    "int4range": ["'empty'", "'[1,3)'", "'[9,10)'"],
+    "mood": ["'z'", "'b'", "'it''s'", "'a'"],
+    "pair": ["'(1,z)'", "'(9,a)'", "'(10,a)'"],
+    "price": ["9", "10"],
+}  # fmt: skip
+
+
+@pytest.mark.drawn(6)
+@pytest.mark.parametrize("type", KEYS)
+def test_keys_are_compared_as_the_server_orders_them(server, source, lake, type):
+    """As of a snapshot that is read in several views: which chunk a changed row is of. Alone and as the first column of a key."""
+    server.execute("CREATE TYPE mood AS ENUM ('z', 'b', 'it''s', 'a'); CREATE TYPE pair AS (a int, b text)")
+    server.execute("CREATE DOMAIN price AS numeric(10, 2) CHECK (value > 0)")
+    for key, name in (("k", "t"), ("k, n", "u")):
+        server.execute(f"CREATE TABLE {name} (k {type} NOT NULL, n int, v int, PRIMARY KEY ({key}))")
+        for index, literal in enumerate(KEYS[type]):
+            server.execute(f"INSERT INTO {name} VALUES ({literal}, {index}, 0)")
+        table, count = source.describe(f"public.{name}"), len(KEYS[type])
+        with source.view(table) as view:
+            chunks = [(chunk.upto, chunk.rows) for chunk in view.chunks(None, 1)]
+        assert len(chunks) == count
+        rows = pa.concat_tables([rows for _, rows in chunks])
+        order = rows["n"].to_pylist()
+        assert order == [number for (number,) in server.execute(f"SELECT n FROM {name} ORDER BY {key}")]
+        assert sorted(order) == list(range(count))
+        for number, (bound, _) in enumerate(chunks[:-1]):
+            assert source.upto(table, rows, bound).tolist() == [index <= number for index in range(count)]
+        for number in range(count):
+            sync_table(source, name, lake, f"d.{name}", batch_rows=1, max_rows=1, slot_shared_with={"public.t": "d.t"})
+            server.execute(f"UPDATE {name} SET v = v + 1 WHERE n IN ({order[0]}, {order[number]})")
+        sync_table(source, name, lake, f"d.{name}", batch_rows=1, slot_shared_with={"public.t": "d.t"})
+        values = lake.table(f"d.{name}").scan().to_arrow().sort_by("n")["v"].to_pylist()
+        assert values == [number for (number,) in server.execute(f"SELECT v FROM {name} ORDER BY n")]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_an_iceberg_table_has_no_equality_deletes_where_its_property_says_so(server, lake, version):
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
