@@ -628,9 +628,9 @@ class Table:
             the table's own sort order. No two files then overlap, so conditions on these columns skip files.
             partial_progress: Commit up to `max_commits` snapshots, and return the last. A part that fails is left out
             and does not affect the others. max_commits: See `partial_progress`. min_files: How many small files make a
-            partition worth rewriting; five by default, two with `full` (Iceberg). buckets: Only these buckets, from 0,
-            of a Paimon table with fixed buckets; not with `sort_by`. id: Makes the verb exactly-once. properties:
-            Written into the snapshot."""
+            partition worth rewriting; five by default, two with `full`; one with `full` rewrites all files (Iceberg).
+            buckets: Only these buckets, from 0, of a Paimon table with fixed buckets; not with `sort_by`. id: Makes the
+            verb exactly-once. properties: Written into the snapshot."""
         min_files, numbers = arguments.whole("min_files", min_files, 1), compact.asked_buckets(buckets, sort_by)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:

@@ -43,14 +43,16 @@ class Compaction(Part[State]):
         files of earlier specs are one group.
 
         A bin is worth rewriting if it has `min_files` (five) files, more than one that together exceed the target size,
-        or one that is too large or has too many deleted rows. With `full`, two files or any deletes are enough.
+        or one that is too large or has too many deleted rows. With `full`, two files or any deletes are enough, and
+        with `min_files=1` as well, all files are rewritten.
         `scope`: on partition columns only."""
         if buckets is not None:
             raise UnsupportedFeature(
                 f"{self.reader.root}: compact(buckets=...): the buckets of an Iceberg table are partition fields; "
                 "use where"
             )
-        least = max(min_files or (2 if full else _LEAST_FILES), 2)
+        everything = full and min_files == 1
+        least = 1 if everything else max(min_files or (2 if full else _LEAST_FILES), 2)
         fields, write = rewriting(self.state)
         live = scan.files(self.reader, self.state, scope)
         entries = manifest.in_scope(live.entries, self.state, scope, unknown=False)
@@ -59,7 +61,8 @@ class Compaction(Part[State]):
         is_old = np.asarray(entries["_spec"]) != self.state.spec.id
         left, right = scan.attached(self.state, entries, live.deletes)
         is_eaten = _eaten(self.state, entries, live.deletes, left, right, full)
-        chosen = np.flatnonzero(is_old | (sizes < target * SMALL) | (sizes > target * LARGE) | is_eaten)
+        is_unfit = is_old | (sizes < target * SMALL) | (sizes > target * LARGE) | is_eaten
+        chosen = np.flatnonzero(is_unfit | everything)
         result = []
         for rows in _groups(entries.take(pa.array(chosen)), self.state):
             for part in _packed(chosen[rows], sizes, target):

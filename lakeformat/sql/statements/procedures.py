@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from lakeformat.reading import partitions
 from lakeformat.sql import names, parameters, query, sources, text
 from lakeformat.sql.result import Result, listing, metrics
 from lakeformat.sql.session import Context
-from lakeformat.sql.statements import alter, changelog, migration
+from lakeformat.sql.statements import alter, call_results, changelog, migration
 from lakeformat.sql.statements.call import Call, Procedure
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
@@ -247,27 +248,26 @@ def _rewrite_data_files(call: Call) -> Result:
         )
     full = str(options.pop("rewrite-all", "false")).lower() == "true"
     least = options.pop("min-input-files", None)
-    partial = str(options.pop("partial-progress.enabled", "false")).lower() == "true"
+    in_parts = str(options.pop("partial-progress.enabled", "false")).lower() == "true"
     most = call.whole("partial-progress.max-commits", options.pop("partial-progress.max-commits", 10))
     if options:
         raise call.context.script.unsupported(
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
         )
     call.close()
-    settings: dict[str, Any] = {"partial_progress": True, "max_commits": most} if partial else {}
+    settings: dict[str, Any] = {"partial_progress": True, "max_commits": most} if in_parts else {}
     settings["min_files"] = _count(call, "min-input-files", least)
-    return metrics(
-        table.compact(
-            full=full, where=where, spark=call.context.spark, sort_by=sort_by, **settings, **call.context.verb
-        )
-    )
+    if full and table.format == "iceberg":
+        settings["min_files"] = 1
+    rewrite = partial(table.compact, full=full, where=where, sort_by=sort_by, spark=call.context.spark)
+    return call_results.rewritten(table, partial(rewrite, **settings, **call.context.verb), call_results.DATA_FILES)
 
 
 def _count(call: Call, name: str, value: Any) -> int | None:
     count = None if value is None else call.whole(name, value)
     if count is not None and count < 1:
         raise call.context.script.invalid(call.offset, f"{call.name}: {name} => {value!r} is not a number of files")
-    return count
+    return None if count is None else max(count, 2)  # As there, one file alone is not enough.
 
 
 def _outer_split(text: str) -> list[str]:
@@ -292,7 +292,12 @@ def _expired(call: Call, last: Any, older: Any, at_once: Any = None, ids: Any = 
             raise call.context.script.invalid(call.offset, f"{call.name}: {at_once!r} is not a number of snapshots")
         keep_from = next((snapshot.id + most for snapshot in table.snapshots()), None)
     limit = None if older is None else _moment(older)
-    expiry = table.expire_snapshots(retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ())
+    expire = partial(
+        table.expire_snapshots, retain_last=last, older_than=limit, keep_from=keep_from, snapshot_ids=ids or ()
+    )
+    if table.format == "iceberg":
+        return call_results.expired(table, expire)
+    expiry = expire()
     return _ok(expired_snapshots=len(expiry.snapshots), deleted_files=sum(len(wave) for wave in expiry.waves))
 
 
@@ -633,7 +638,7 @@ def _fast_forward_paimon(call: Call) -> Result:
 def _rewrite_manifests(call: Call) -> Result:
     table = call.table()
     call.close(("use_caching",))
-    return metrics(table.rewrite_manifests(**call.context.verb))
+    return call_results.rewritten(table, partial(table.rewrite_manifests, **call.context.verb), call_results.MANIFESTS)
 
 
 def _compact_manifest(call: Call) -> Result:
@@ -739,11 +744,8 @@ def _position_deletes(call: Call) -> Result:
             call.offset, f"{call.name}: option {next(iter(options))!r} is not supported"
         )
     call.close()
-    return metrics(
-        table.rewrite_position_deletes(
-            full=full, where=where, spark=call.context.spark, min_files=least, **call.context.verb
-        )
-    )
+    rewrite = partial(table.rewrite_position_deletes, full=full, where=where, spark=call.context.spark, min_files=least)
+    return call_results.rewritten(table, partial(rewrite, **call.context.verb), call_results.DELETE_FILES)
 
 
 def _table_stats(call: Call) -> Result:
@@ -772,8 +774,12 @@ def _register(call: Call) -> Result:
     table = call.context.lake.register_table(names.full(call.context, tuple(name.split("."))), location)
     snapshot = table.current_snapshot()
     return listing(
-        {"current_snapshot_id": pa.int64(), "total_records_count": pa.int64()},
-        [(snapshot.id if snapshot else None, snapshot.total_rows if snapshot else 0)],
+        {"current_snapshot_id": pa.int64(), "total_records_count": pa.int64(), "total_data_files_count": pa.int64()},
+        [
+            (snapshot.id, snapshot.total_rows, table.inspect.connector("data_files").num_rows)
+            if snapshot
+            else (None, None, None)
+        ],
     )
 
 
