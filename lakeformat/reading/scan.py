@@ -31,7 +31,7 @@ from lakeformat.reading import frames, polars_source
 from lakeformat.storage.store import Store
 
 SHOWN = 20  # Rows shown in a notebook.
-MANIFESTS_IN_DRIVER = 1_000  # See docs/performance.md.
+MANIFESTS_IN_DRIVER = 1_000  # See docs/performance-notes.md.
 
 
 @dataclass(frozen=True, slots=True)

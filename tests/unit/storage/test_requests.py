@@ -52,7 +52,7 @@ VERBS: dict[str, Callable[[Table], Any]] = {
     "compact": lambda t: t.compact(full=True),
     "expire": lambda t: t.expire_snapshots(retain_last=1),
 }
-# Round trips in sequence, in the order of `TABLES`; docs/performance.md has them too.
+# Round trips in sequence, in the order of `TABLES`; docs/performance-notes.md has them too.
 TRIPS = {
     "scan": (5, 5, 6, 6, 7),
     "append": (10, 10, 12, 12, 13),
