@@ -338,10 +338,10 @@ class Table:
         """Insert rows, or update the rows that have the same key, as the table's merge engine defines.
 
         The key is the table's primary key, or the columns `on`, which need not be one; null equals null in them. An
-        optional column `rowkind` holds each row's kind: "+I" and "+U" (and null) write the row, "-D" and "-U" delete
-        it. Of several rows with one key the last one counts. In Paimon tables, which merge rows by key when they are
-        read, `append` does the same. In other tables this is a merge: an existing row keeps the values of columns that
-        the data lacks."""
+        optional column `rowkind`, unless the table has one of that name, holds each row's kind: "+I" and "+U" (and
+        null) write the row, "-D" and "-U" delete it. Of several rows with one key the last one counts. In Paimon
+        tables, which merge rows by key when they are read, `append` does the same. In other tables this is a merge: an
+        existing row keeps the values of columns that the data lacks."""
         view, key = self._view(), arguments.columns(on)
         primary_key = view.schema.primary_key
         if view.layout().keyed is not None and (not key or set(key) == set(primary_key)):

@@ -369,11 +369,9 @@ def _by_column(
 
 def upserting(declared: MergeInto, target: tuple[Field, ...], source: tuple[Field, ...]) -> MergeInto:
     """An upsert as a merge. Raises `InvalidInput` for columns that the table lacks, and for a missing key."""
-    target_names, kinds = (
-        {field.name for field in target},
-        [field.name for field in source if field.name == ROW_KIND.name],
-    )
-    unknown = [field.name for field in source if field.name not in target_names and field.name not in kinds]
+    target_names = {field.name for field in target}
+    strangers = [field.name for field in source if field.name not in target_names]
+    unknown = [name for name in strangers if name != ROW_KIND.name]
     missing = [name for name in declared.key if all(field.name != name for field in source)]
     nullable = {field.name for field in target if field.nullable}
     if unknown:
@@ -390,7 +388,7 @@ def upserting(declared: MergeInto, target: tuple[Field, ...], source: tuple[Fiel
     clauses = [Asked(Group.NOT_MATCHED, Act.INSERT, ALWAYS, values)]
     if changed:
         clauses.append(Asked(Group.MATCHED, Act.UPDATE, ALWAYS, changed))
-    if kinds:
+    if ROW_KIND.name in strangers:  # Not a column of the table.
         gone = is_in(Column((SOURCE, ROW_KIND.name)), [kind.short for kind in RETRACTS])
         clauses[0] = replace(clauses[0], condition=not_(Call("coalesce", (gone, NEVER))))
         clauses.insert(0, Asked(Group.MATCHED, Act.DELETE, gone))

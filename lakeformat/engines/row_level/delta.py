@@ -195,7 +195,15 @@ class DeltaFiles:
 
 
 def input_fields(layout: DeltaLayout) -> tuple[Field, ...]:
-    """The columns that rows may have: a row that deletes a key may lack all other values."""
+    """The columns that rows may have: a row that deletes a key may lack all other values.
+
+    Raises `InvalidInput` if a column of the table has the name of the kinds of rows.
+    """
+    if any(field.name == ROW_KIND.name for field in layout.data.fields):
+        raise InvalidInput(
+            f"a column of the table is called {ROW_KIND.name!r}, as the kinds of changed rows are; write by upsert() "
+            "or merge_into(), or rename it"
+        )
     key = {field.name for field in layout.equality_deletes.fields}
     return tuple(field if field.name in key else replace(field, nullable=True) for field in layout.data.fields)
 

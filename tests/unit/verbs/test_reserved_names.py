@@ -50,3 +50,16 @@ def test_iceberg_refuses_the_names_of_its_metadata_columns(name, tmp_path):
         table.alter().add_column(name, "string").commit()
     with pytest.raises(InvalidInput, match="metadata column"):
         table.alter().rename_column("id", name).commit()
+
+
+@pytest.mark.parametrize("on", [[], ["id"]], ids=["primary key", "on"])
+def test_an_iceberg_column_called_rowkind_is_data(on, tmp_path):
+    fields = pa.schema([pa.field("id", pa.int64(), nullable=False), ("rowkind", pa.string())])
+    table = Lake(str(tmp_path)).create_table("d.t", fields, format="iceberg", primary_key=[] if on else ["id"])
+    table.append(pa.table({"id": [1, 2], "rowkind": ["+I", "x"]}))
+    table.upsert(pa.table({"id": [1, 3], "rowkind": ["-D", "-U"]}), on=on)
+    expected = [{"id": 1, "rowkind": "-D"}, {"id": 2, "rowkind": "x"}, {"id": 3, "rowkind": "-U"}]
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == expected
+    if not on:
+        with pytest.raises(InvalidInput, match="'rowkind', as the kinds of changed rows are"):
+            table.delta_writer("w").write(pa.table({"id": [1], "rowkind": ["-D"]}))
