@@ -68,7 +68,7 @@ def real(address: str) -> str:
     scheme = paths.scheme_of(address)
     if scheme in (None, "file"):
         return os.path.realpath(paths.local_folder(address) or "/")
-    base, key = paths.bucket_and_key(address)
+    base, key = (paths.name_node_and_path if scheme == "hdfs" else paths.bucket_and_key)(address)
     if scheme in ("http", "https"):
         base = base.lower()
     return f"{base}/{key}".rstrip("/")

@@ -11,6 +11,7 @@ from lakeformat.storage import paths
 from lakeformat.storage.allowed import Allowed
 from lakeformat.storage.client import OBJECT_SCHEMES, truth
 from lakeformat.storage.credentials import Lease
+from lakeformat.storage.hadoop import HadoopFiles
 from lakeformat.storage.local import LocalFiles, names_of
 from lakeformat.storage.objects import ObjectFiles
 from lakeformat.storage.store import Store
@@ -24,7 +25,7 @@ def open_store(
     named_by: str | None = None,
 ) -> Store:
     """Open the Store rooted at a folder: a plain path, `file:`, `s3://`, `gs://`, `az://`, `abfss://`, or read-only
-    `https://`.
+    `https://`, or read-only `hdfs://`, which needs Java and libhdfs.
 
     A URI is taken literally, as by the formats' Java engines: `%20` is three characters. Nothing is contacted yet.
 
@@ -46,8 +47,13 @@ def open_store(
         if os.path.isfile(folder):
             raise InvalidInput(f"{uri} is a file; a warehouse or a table is a folder")
         return LocalFiles(folder, open_store, truth("fsync", settings.get("fsync", "true")), allowed)
+    if scheme == "hdfs":
+        node, path = paths.name_node_and_path(uri)
+        return HadoopFiles(
+            node, path, open_store, tuple(sorted((str(k), str(v)) for k, v in settings.items())), allowed
+        )
     if scheme not in OBJECT_SCHEMES:
-        raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; supported: file, {', '.join(OBJECT_SCHEMES)}")
+        raise InvalidInput(f"{uri}: cannot open {scheme}: URIs; supported: file, hdfs, {', '.join(OBJECT_SCHEMES)}")
     base, prefix = paths.bucket_and_key(uri)
     if ":" in base.partition("://")[2].rpartition("@")[0]:
         raise InvalidInput(

@@ -83,6 +83,17 @@ def bucket_and_key(uri: str) -> tuple[str, str]:
     return f"{scheme.lower()}://{bucket}", inside(uri, key.strip("/"))
 
 
+def name_node_and_path(uri: str) -> tuple[str, str]:
+    """An `hdfs:` URI as its name node (`hdfs://host:port`; `hdfs://` is the default one of Hadoop's configuration) and
+    the path inside it, literal, without slashes at its ends. Raises `InvalidInput`."""
+    rest = uri.partition(":")[2]
+    node, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    port = node.partition(":")[2]
+    if "@" in node or (":" in node and not (port.isascii() and port.isdigit())):
+        raise InvalidInput(f"{uri}: {node!r} is no name node; write hdfs://host:port/path, and the user as an option")
+    return f"hdfs://{node}", inside(uri, path.strip("/"))
+
+
 def family(scheme: str | None) -> str | None:
     """One name for the schemes of a service: `s3a` is `s3`."""
     families = {"s3a": "s3", "s3n": "s3", "adl": "az", "abfs": "az", "abfss": "az", "azure": "az", "https": "http"}

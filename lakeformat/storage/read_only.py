@@ -2,51 +2,61 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import BinaryIO
 
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.snapshot import Outcome, Plan
 from lakeformat.storage.head import Head, Pointer, RehearsedHead, root_pointer
 from lakeformat.storage.store import ForwardingReader, Reader, Store
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOnly(ForwardingReader):
-    """`store`, read-only."""
+class Unchanging(ABC):
+    """The calls of a `Store` that change files, each of which raises `refusal`."""
 
-    store: Store
+    __slots__ = ()
+
+    @abstractmethod
+    def refusal(self, path: str) -> LakeError: ...
 
     def write(self, path: str, data: bytes) -> None:
-        raise self._refusal(path)
+        raise self.refusal(path)
 
     def write_many(self, files: Mapping[str, bytes]) -> None:
         for path in files:
-            raise self._refusal(path)
+            raise self.refusal(path)
 
     def write_hints(self, files: Mapping[str, bytes]) -> None:
         self.write_many(files)
 
     def create(self, path: str, data: bytes) -> bool:
-        raise self._refusal(path)
+        raise self.refusal(path)
 
     def create_stream(self, path: str) -> BinaryIO:
-        raise self._refusal(path)
+        raise self.refusal(path)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
-            raise self._refusal(path)
+            raise self.refusal(path)
 
     def remove_empty_folders(self, prefixes: Iterable[str]) -> None:
         for prefix in prefixes:
-            raise self._refusal(prefix)
+            raise self.refusal(prefix)
 
     def move_folder(self, old: str, new: str) -> None:
-        raise self._refusal(old)
+        raise self.refusal(old)
 
-    def _refusal(self, path: str) -> InvalidInput:
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly(Unchanging, ForwardingReader):
+    """`store`, read-only."""
+
+    store: Store
+
+    def refusal(self, path: str) -> LakeError:
         return InvalidInput(f"{self.root}: {path} cannot be changed: this table was opened read-only")
 
 

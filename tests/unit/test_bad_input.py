@@ -43,7 +43,7 @@ def shown(value):
 
 
 @pytest.mark.parametrize(
-    "uri", [5, None, "", "\0", b"x", "s3://", "nonsense://host/x", "file://host/x", [], "hdfs://a"], ids=shown
+    "uri", [5, None, "", "\0", b"x", "s3://", "nonsense://host/x", "file://host/x", [], "ftp://a"], ids=shown
 )
 def test_warehouses_that_cannot_be(uri):
     with pytest.raises(LakeError):

@@ -459,7 +459,7 @@ def test_a_relative_root_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("uri", "options", "says"),
     [
-        ("hdfs://name/x", {}, "hdfs"),
+        ("ftp://name/x", {}, "ftp"),
         ("file://host/x", {}, "host"),
         ("", {}, "names no folder"),
         ("s3:///x", {}, "no bucket"),
