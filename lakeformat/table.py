@@ -621,16 +621,23 @@ class Table:
         A concurrent overwrite wins: the compaction is planned again without the replaced files, up to three times, and
         then raises `Conflict`.
 
-        Args: full: Rewrite wherever there are two small files or a file with deleted rows. In a Paimon table with a
-            primary key: a full compaction. where: A condition on partition columns that selects partitions. spark: A
-            Spark session that does the work. sort_by: Rewrite all files, with the rows of each partition sorted:
-            `"id"`, `"days(ts) DESC NULLS LAST"` as in `create_table`, `"zorder(a, b)"`, `"hilbert(a, b)"`, or True for
-            the table's own sort order. No two files then overlap, so conditions on these columns skip files.
+        Args:
+            full: Rewrite wherever there are two small files or a file with deleted rows. In a Paimon table with a
+                primary key: a full compaction.
+            where: A condition on partition columns that selects partitions.
+            spark: A Spark session that does the work.
+            sort_by: Rewrite all files, with the rows of each partition sorted: `"id"`, `"days(ts) DESC NULLS LAST"` as
+                in `create_table`, `"zorder(a, b)"`, `"hilbert(a, b)"`, or True for the table's own sort order. No two
+                files then overlap, so conditions on these columns skip files.
             partial_progress: Commit up to `max_commits` snapshots, and return the last. A part that fails is left out
-            and does not affect the others. max_commits: See `partial_progress`. min_files: How many small files make a
-            partition worth rewriting; five by default, two with `full`; one with `full` rewrites all files (Iceberg).
-            buckets: Only these buckets, from 0, of a Paimon table with fixed buckets; not with `sort_by`. id: Makes the
-            verb exactly-once. properties: Written into the snapshot."""
+                and does not affect the others.
+            max_commits: See `partial_progress`.
+            min_files: How many small files make a partition worth rewriting; five by default, two with `full`; one
+                with `full` rewrites all files (Iceberg).
+            buckets: Only these buckets, from 0, of a Paimon table with fixed buckets; not with `sort_by`.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
+        """
         min_files, numbers = arguments.whole("min_files", min_files, 1), compact.asked_buckets(buckets, sort_by)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
@@ -679,11 +686,15 @@ class Table:
         """Rewrite the manifests into as few as their target size allows, clustered by partition, so that scans read
         fewer of them.
 
-        Args: sort_by: Partition columns of a Paimon table, or True for all in their order: each manifest then covers a
-            range of them, so that conditions on the first skip manifests. Manifests that overlap no other one stay as
-            they are. Those of an Iceberg table are always sorted. full: With `sort_by`, rewrite all manifests.
-            max_bytes: With `sort_by`, rewrite manifests of at most this many bytes together; those with deleted entries
-            are rewritten in any case. id: Makes the verb exactly-once. properties: Written into the snapshot.
+        Args:
+            sort_by: Partition columns of a Paimon table, or True for all in their order: each manifest then covers a
+                range of them, so that conditions on the first skip manifests. Manifests that overlap no other one stay
+                as they are. Those of an Iceberg table are always sorted.
+            full: With `sort_by`, rewrite all manifests.
+            max_bytes: With `sort_by`, rewrite manifests of at most this many bytes together; those with deleted
+                entries are rewritten in any case.
+            id: Makes the verb exactly-once.
+            properties: Written into the snapshot.
 
         Returns None if that gains nothing. No data file changes, and concurrent writers are not affected.
         """

@@ -357,6 +357,13 @@ def test_functions_and_their_variables_have_nouns(trees: dict[Path, ast.Module])
     assert uses == PUBLIC_NAMES.keys()
 
 
+def test_sections_of_docstrings_keep_their_lines():
+    """A formatter that fills paragraphs would run a section's entries together."""
+    torn = re.compile(r"^\s*(Args|Attributes|Returns|Yields): +\w+: ")
+    lines = ((path, text) for path in SOURCES for text in path.read_text().split("\n"))
+    assert [f"{path}: {text}" for path, text in lines if torn.search(text)] == []
+
+
 def names_of(package: str) -> set[str]:
     """The public names of a package."""
     tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.py").read_text())

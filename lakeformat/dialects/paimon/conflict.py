@@ -1,28 +1,39 @@
 """Conflicts: which concurrent changes break an operation. After any other change it is evaluated again on the new base.
 
-    operation         what others did since                                 outcome Append            changed the number
-    of buckets of a partition          InvalidInput: overwrite the partition first gave keys of its partitions buckets
-    (bucket=-1)       Conflict added or removed rows in its range of keys, where keys change partitions
-    Conflict as the same stream, what it did not come after        Conflict anything else, also rows of the same keys
-    none: of these the largest number is the newest RowDelta          the first three of Append
-    as there added or removed rows in a range of keys it changed   Conflict removed a file that it marks rows of, or
-    marked more  Conflict wrote or rewrote columns of rows that it writes columns of (data evolution)
-    Conflict RowDelta pinned   added or removed rows in partitions of its condition  Conflict Overwrite         outside
-    the scope, the third of Append                as there anything else                                         none:
-    the last writer wins inside the scope Overwrite pinned  added or removed rows inside the scope, or wrote some there
-    that wait for compaction to be seen             Conflict Rewrite           removed one of the files it read, or
-    marked more      Conflict of its rows as deleted changed the number of buckets of a partition          InvalidInput,
-    unless it is a compaction filled a range of keys on a level it adds to          Conflict upgraded a file that it
-    upgrades                      Conflict Rewrite pinned    added or removed rows inside the scope
-    Conflict MergeBranch       changed the schema to another than the branch's       Conflict merged the branch
-    none: its other files are added SetFileIndexes    removed all of the files                              Conflict
-    SetGlobalIndexes  wrote new values of the indexed rows                  Conflict Restore           expired the
-    snapshot                                  NotFound SetStatistics     changed the schema
-    Conflict Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or
-    AlreadyExists
+    operation         what others did since                                 outcome
+    Append            changed the number of buckets of a partition          InvalidInput: overwrite the partition first
+                      gave keys of its partitions buckets (bucket=-1)       Conflict
+                      added or removed rows in its range of keys, where
+                      keys change partitions                                Conflict
+                      as the same stream, what it did not come after        Conflict
+                      anything else, also rows of the same keys             none: the largest number is the newest
+    RowDelta          the first three of Append                             as there
+                      added or removed rows in a range of keys it changed   Conflict
+                      removed a file that it marks rows of, or marked more  Conflict
+                      wrote or rewrote columns of rows that it writes
+                      columns of (data evolution)                           Conflict
+    RowDelta pinned   added or removed rows in partitions of its condition  Conflict
+    Overwrite         outside the scope, the third of Append                as there
+                      anything else                                         none: the last writer wins inside the scope
+    Overwrite pinned  added or removed rows inside the scope, or wrote some
+                      there that wait for compaction to be seen             Conflict
+    Rewrite           removed one of the files it read, or marked more      Conflict
+                      of its rows as deleted
+                      changed the number of buckets of a partition          InvalidInput, unless it is a compaction
+                      filled a range of keys on a level it adds to          Conflict
+                      upgraded a file that it upgrades                      Conflict
+    Rewrite pinned    added or removed rows inside the scope                Conflict
+    MergeBranch       changed the schema to another than the branch's       Conflict
+                      merged the branch                                     none: its other files are added
+    SetFileIndexes    removed all of the files                              Conflict
+    SetGlobalIndexes  wrote new values of the indexed rows                  Conflict
+    Restore           expired the snapshot                                  NotFound
+    SetStatistics     changed the schema                                    Conflict
+    Evolve            changed the schema so that a change no longer fits    InvalidInput, NotFound or AlreadyExists
 
 Compaction changes no rows, so it does not conflict with a pinned operation. A rollback may have added and removed any
-row. (core/operation/commit/*ConflictDetection.java)"""
+row. (core/operation/commit/*ConflictDetection.java)
+"""
 
 from __future__ import annotations
 
