@@ -71,8 +71,10 @@ def sql_table(
 def code_reference(file: Path, line: int = 1) -> dict[str, Any]:
     """The metadata by which an asset's page opens the file in an editor, or in the repository if the definitions go
     through `dg.link_code_references_to_git`."""
-    reference = dg.LocalFileCodeReference(file_path=str(file.absolute()), line_number=line, label=file.name)
-    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        reference = dg.LocalFileCodeReference(file_path=str(file.absolute()), line_number=line, label=file.name)
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def first_comment(text: str) -> str | None:
