@@ -398,6 +398,10 @@ def specs_of(of: AssetTable, schema: Schema, keys: Sequence[str]) -> dict[str, t
                 f"partition's time onto it: metadata={{'partition_by': {{'window': {by.source!r}}}}}"
             )
     types = {field.name: to_arrow(field.type) for field in schema.fields if field.name in names}
+    if missing := [name for name in names if name not in types]:
+        raise InvalidInput(
+            f"partition_by names {', '.join(missing)}, which {of.name} does not have; it has {', '.join(schema.names)}"
+        )
     return partition_specs(of.partitions, keys, of.partition_by, types)
 
 

@@ -263,7 +263,8 @@ def _findings(
     if not lake.lake.exists(name):
         raise NotFound(
             f"{name} is not there: nothing has been written yet, or the rows went to another IO manager than "
-            "LakeIOManager (without an 'io_manager' among its resources, Dagster pickles them)"
+            "LakeIOManager (without an 'io_manager' among its resources, Dagster pickles them), or to that of another "
+            f"lake than the resource {asset.lake_key!r}"
         )
     opened = lake.lake.table(name)
     table = settled(asset.table(lake), opened.schema.fields)

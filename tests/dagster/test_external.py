@@ -153,6 +153,16 @@ def test_partitions_by_another_column_are_refused_with_the_way_out(events, lake,
     assert "is not by the table's partition columns (day)" in failure.step_failure_data.user_failure_data.description
 
 
+def test_a_partition_column_that_the_table_lacks_is_named_with_those_that_it_has(events, lake, instance):
+    (external,) = external_tables(lake, ["raw.events"], partitions_def=DAILY, partition_by={"date": "dy"})
+    job = dg.define_asset_job("observed", selection=dg.AssetSelection.assets(external.key))
+    defs = dg.Definitions(assets=[external], jobs=[job], resources={"lake": lake})
+    result = defs.resolve_job_def("observed").execute_in_process(instance=instance, raise_on_error=False)
+    (failure,) = result.get_step_failure_events()
+    message = failure.step_failure_data.user_failure_data.description
+    assert message.endswith("partition_by names dy, which raw.events does not have; it has day, n")
+
+
 def test_freshness_is_when_rows_last_changed_whoever_changed_them(events, lake, instance, monkeypatch):
     @dg.asset
     def orders() -> pa.Table:
