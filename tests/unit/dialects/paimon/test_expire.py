@@ -30,30 +30,12 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.verbs.append import append
 from tests.draw import ends_and_some
+from tests.unit.dialects.paimon.by_day import SCHEMA, ids, rows
 
 dialect = Paimon()
 
-SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 ONE = Retention(1, 1)
 LONGER = {"snapshot.num-retained.min": "3", "changelog.num-retained.min": "8", "changelog.num-retained.max": "8"}
-
-
-def rows(*ids, dt="x"):
-    return pa.table({"id": list(ids), "v": ["v"] * len(ids), "dt": [dt] * len(ids)})
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "d.db" / "t"
-
-
-@pytest.fixture
-def table(tmp_path):
-    return Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"])
-
-
-def ids(table, **how):
-    return sorted(table.scan(columns=["id"], **how).to_arrow()["id"].to_pylist())
 
 
 def data(home):

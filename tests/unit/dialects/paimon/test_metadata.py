@@ -5,7 +5,6 @@ import json
 import os
 import time
 
-import pyarrow as pa
 import pytest
 
 from lakeformat import CorruptFile, InvalidInput, Lake, LakeError, NotFound, UnsupportedFeature
@@ -13,29 +12,11 @@ from lakeformat.dialects.paimon import expire, metadata
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
+from tests.unit.dialects.paimon.by_day import SCHEMA, ids, rows
 
 dialect = Paimon()
 
-SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 DAY_MS = 86_400_000
-
-
-def rows(*ids, dt="x"):
-    return pa.table({"id": list(ids), "v": ["v"] * len(ids), "dt": [dt] * len(ids)})
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "d.db" / "t"
-
-
-@pytest.fixture
-def table(tmp_path):
-    return Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"])
-
-
-def ids(table, **how):
-    return sorted(table.scan(columns=["id"], **how).to_arrow()["id"].to_pylist())
 
 
 def edit(path, **changes):

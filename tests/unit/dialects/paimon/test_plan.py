@@ -35,28 +35,9 @@ from lakeformat.model.work import KeyRange, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.verbs.append import append
+from tests.unit.dialects.paimon.by_day import SCHEMA, ids, rows
 
 dialect = Paimon()
-
-SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
-
-
-def rows(*ids, dt="x"):
-    return pa.table({"id": list(ids), "v": ["v"] * len(ids), "dt": [dt] * len(ids)})
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "d.db" / "t"
-
-
-@pytest.fixture
-def table(tmp_path):
-    return Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"])
-
-
-def ids(table, **how):
-    return sorted(table.scan(columns=["id"], **how).to_arrow()["id"].to_pylist())
 
 
 def document(home, id):
