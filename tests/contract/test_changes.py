@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
 
-EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("LAKEFORMAT_EXAMPLES", "3"))
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
 
 

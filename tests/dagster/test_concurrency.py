@@ -120,6 +120,7 @@ def test_maintenance_waits_in_the_pool_of_each_table(home, lake):
         assert not pools.get_concurrency_info("lake__airports").claimed_slots
 
 
+@pytest.mark.long("test_maintenance_waits_in_the_pool_of_each_table, and test_definitions.py: every table is in a pool")
 def test_processes_with_one_pool_wait_for_each_other(lake, home):
     with dg.DagsterInstance.from_config(str(home)) as instance:
         instance.get_runs(limit=1)  # The first to open a home makes its schema; two at once would race.

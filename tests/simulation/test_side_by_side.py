@@ -17,7 +17,7 @@ from lakeformat.storage.cache import Cache
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.warehouse.roots import FORMATS
-from tests.draw import some
+from tests.draw import ends_and_some
 from tests.simulation.turns import Watched
 
 TABLES = {
@@ -86,7 +86,7 @@ def test_maintenance_goes_round_when_other_maintenance_is_faster(name: str, verb
     format = TABLES[name][0]
     counting = BeforeCall(copied(name), 0, lambda: None)
     VERBS[verb](Table("t", counting, FORMATS[format](Cache())))
-    for n in some(range(1, counting.calls + 1), 2, name, verb, beside):
+    for n in ends_and_some(range(1, counting.calls + 1), 2, name, verb, beside):
         store = copied(name)
         other = Table("t", store, FORMATS[format](Cache()))
 

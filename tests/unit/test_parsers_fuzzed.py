@@ -45,6 +45,7 @@ from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.warehouse.views import View, Views, created
+from tests.draw import IS_LONG
 from tests.sql.examples import GROUPS
 from tests.unit.rest_server import RestServer
 
@@ -79,7 +80,12 @@ NUMBERS = count()
 
 def fuzzed(examples):
     checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    how = settings(max_examples=examples, derandomize=True, deadline=None, suppress_health_check=checks)
+    how = settings(
+        max_examples=examples if IS_LONG else examples // 3,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=checks,
+    )
     return lambda test: how(given(seed=st.integers(0, 2**32))(test))
 
 

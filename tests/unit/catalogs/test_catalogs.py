@@ -250,6 +250,7 @@ def test_racing_creators_make_one_table(lake):
     assert content(lake.table("a.t")) == [0, 1, 2, 3]
 
 
+@pytest.mark.long("test_racing_creators_make_one_table, and simulation/test_processes.py: the same race on storage")
 def test_four_processes_lose_nothing_and_double_nothing(tmp_path, postgres):
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(4)

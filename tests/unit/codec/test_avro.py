@@ -25,9 +25,12 @@ from lakeformat.codec.avro import few as avro_few
 from lakeformat.codec.avro import file as avro
 from lakeformat.codec.avro import schema as avro_schema
 from lakeformat.errors import CorruptFile, InvalidInput, LakeError, UnsupportedFeature
+from tests.draw import IS_LONG
 
 SYNC = bytes(range(16))
-PLAIN = settings(max_examples=80, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+PLAIN = settings(
+    max_examples=80 if IS_LONG else 25, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 
 WAYS = (0, 1 << 20)  # `few_bytes`: columns, and records one after the other where that can be.
 

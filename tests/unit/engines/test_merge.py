@@ -24,7 +24,7 @@ from tests.unit import row_model
 KINDS = st.sampled_from([0, 0, 0, 2, 1, 3])
 SMALL = st.none() | st.integers(-2, 2)
 FEW = settings(
-    max_examples=int(os.environ.get("LAKEFORMAT_EXAMPLES", "10")), deadline=None
+    max_examples=int(os.environ.get("LAKEFORMAT_EXAMPLES", "5")), deadline=None
 )  # Of each function and type.
 SYSTEM = [pa.field("_SEQUENCE_NUMBER", pa.int64(), False), pa.field("_VALUE_KIND", pa.int8(), False)]
 
