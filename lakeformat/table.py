@@ -234,7 +234,7 @@ class Table:
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         """The retained snapshots that led to the current one, oldest first; with `after`, those after that snapshot id.
-        Of a table without a current one, all that there are, such as those of branches.
+        For a table without a current snapshot, all retained ones, such as those of branches.
 
         Their counts are the ones recorded in snapshot metadata, and None for the rest; `snapshot(id)` computes all of
         them.
@@ -311,7 +311,7 @@ class Table:
         properties: Mapping[str, str] | None = None,
     ) -> Snapshot | None:
         """Add the Parquet files of a table of Spark's own catalog, in place, in one snapshot, as `add_files` does,
-        which says what the other arguments are.
+        which describes the other arguments.
 
         Args:
             spark: The session whose catalog has the table.

@@ -68,7 +68,7 @@ class Catalog(Protocol):
         ...
 
     def namespace_properties(self, name: str) -> dict[str, str]:
-        """The properties of a namespace; None if the catalog does not know it."""
+        """The properties of a namespace; empty if the catalog does not know it."""
         ...
 
     def alter_namespace(self, name: str, properties: Mapping[str, str], remove: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -9,6 +10,12 @@ import pytest
 
 import lakeformat
 import lakeformat.dagster
+from lakeformat import Lake, Scan, Table
+from lakeformat.cli.app import COMMANDS
+from lakeformat.dagster import LakeResource
+from lakeformat.dialects.iceberg import options as iceberg
+from lakeformat.dialects.paimon import options as paimon
+from lakeformat.reading.inspect import Inspect
 
 ROOT = Path(__file__).parents[2]
 ALL = [*sorted(ROOT.glob("*.md")), ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,6 +30,37 @@ def blocks(page: Path) -> str:
 
 ON_SPARK = {page for page in PAGES if re.search(r"\bspark\b", blocks(page))}
 REFERENCE = "\n".join(p.read_text() for p in (ROOT / "docs" / "reference").glob("*.md"))
+LIBRARY = "\n".join(p.read_text() for p in (ROOT / "lakeformat").rglob("*.py"))
+OF_USERS = [p for p in ALL if p.parent.name != "decisions" and p.name not in ("CHANGELOG.md", "coming-from.md")]
+# By the code in which a name stands: the names that exist.
+NAMES = {
+    r"\bmake ([a-z][a-z-]*)": set(re.findall(r"^([a-z-]+)(?=.*:.*##)", (ROOT / "Makefile").read_text(), re.MULTILINE)),
+    r"(?:lakeformat|'\.|clone)\[([a-z]+)\]": set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    ),
+    r"\blakeformat ([a-z]+)(?![a-z./])": set(COMMANDS),
+    r"(?<![\w-])--([a-z][a-z-]*)": set(re.findall(r"--([a-z][a-z-]*)", LIBRARY)) | {"constraint", "editable"},
+    r"\btable\.([a-z_]\w*)\(": set(dir(Table)),
+    r"\blake\.([a-z_]\w*)\(": {*dir(Lake), *dir(LakeResource)},
+    r"\binspect\.([a-z_]\w*)": set(dir(Inspect)),
+    r"\bscan\.([a-z_]\w*)\(": set(dir(Scan)),
+    r"\blakeformat\.dagster\.([A-Za-z]\w*)": {*lakeformat.dagster.__all__, "components"},
+}
+# Misspelt on purpose, made up, or of other software.
+NOT_OURS = {
+    "snapshot.time-retaind",
+    "write.delete.mdoe",
+    "my.team.tag",
+    "t.branch_audit",
+    "raw.clicks",
+    "public.bookings",
+    "p.element.x",
+    "scalar-index.search-mode",
+    "client.refresh-credentials-endpoint",
+    "lock.type",
+    "table.type",
+    "format-table.enabled",
+}
 
 
 @pytest.mark.parametrize(
@@ -67,10 +105,42 @@ def test_pages_say_what_the_glossary_says(page):
     assert {word: ours for word, ours in unwanted.items() if re.search(rf"\b{word}\b", text)} == {}
 
 
-def test_contributing_names_files_that_are_there():
-    named = re.findall(r"`((?:lakeformat|tests|docs)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text())
-    assert len(named) > 40
-    assert [path for path in named if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("page", [p for p in ALL if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
+def test_the_files_and_modules_that_a_page_names_exist(page):
+    text = page.read_text()
+    tops = "lakeformat|tests|docs|assets|pipelines|resources|benchmarks|examples"
+    rooms = "|".join(sorted(p.name for p in (ROOT / "lakeformat").iterdir() if p.is_dir()))
+    files = re.findall(rf"`((?:{tops}|{rooms})/[\w./-]+)`", text)
+    files = [path for path in files if path.endswith(("/", ".py", ".txt", ".md"))]
+    modules = [name.replace(".", "/") for name in re.findall(r"\b(?:python -m) ([\w.]+)", text)]
+    modules += [name.replace(".", "/") for name in re.findall(r"`(lakeformat(?:\.[a-z_]+)+)`", text)]
+    modules = [path for path in modules if (ROOT / path.partition("/")[0]).exists()]
+    assert page.name != "CONTRIBUTING.md" or len(files) > 40
+    assert [path for path in files if not any((top / path).exists() for top in (ROOT, ROOT / "lakeformat"))] == []
+    assert [
+        path
+        for path in modules
+        if not (ROOT / path).exists()
+        and not (ROOT / f"{path}.py").exists()
+        and not re.search(rf"\b{path.rpartition('/')[2]}\b", LIBRARY)
+    ] == []
+
+
+@pytest.mark.parametrize("page", OF_USERS, ids=lambda p: p.name)
+def test_the_names_in_the_code_of_a_page_exist(page):
+    codes = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
+    text = "\n".join(code for code in codes if not code.startswith("dg "))
+    unknown = {name for pattern, known in NAMES.items() for name in re.findall(pattern, text) if name not in known}
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("page", OF_USERS, ids=lambda p: p.name)
+def test_the_options_that_a_page_names_exist(page):
+    """Keys with points and hyphens, alone or with a value."""
+    keys = re.findall(r"`([a-z][a-z\d]*(?:[.-][a-z\d-]+)*\.[a-z\d]+(?:-[a-z\d]+)*)(?: ?=[^`]*)?`", page.read_text())
+    keys = [key for key in keys if not key.endswith((".py", ".toml", ".yaml", ".md", ".sqlite", ".json"))]
+    unknown = {key for key in keys if not paimon.DOCUMENTED.is_known(key) and not iceberg.DOCUMENTED.is_known(key)}
+    assert {key for key in unknown if key not in LIBRARY} - NOT_OURS == set()
 
 
 def test_every_page_is_in_the_menu_of_the_site():

@@ -1,8 +1,8 @@
 """The table of operators and functions. Most of them need only a row of it.
 
-The codec layer reads it: `codec.evaluation` for the kernels, `codec.spark_sql` for Spark's text, `codec.sql_text` for
-sqlglot's nodes and the names that users call. What a row cannot express is there under the row's name: a kernel of its
-own (`_OWN`), SQL that is neither infix nor a call, a node with arguments of its own.
+`expression.evaluation` reads it for the kernels, `expression.spark_sql` for Spark's text, `expression.sql_text` for
+sqlglot's nodes and the names that users call. What a row cannot express is there under the row's name: a special
+kernel (`_OWN`), SQL that is neither infix nor a call, a node with other arguments.
 """
 
 from __future__ import annotations
