@@ -54,7 +54,7 @@ class PartsSource:
     def __init__(self, store, table, workers):
         self.store, self.workers, self.table = store, workers, table
         self.fields = fields_from_arrow(table.schema)
-        self.key = ()
+        self.key, self.untyped = (), frozenset()
         held, last = number(tuple(Field(NO_ID, f"c{i}", f.type) for i, f in enumerate(self.fields)), -1, True)
         held = (*held, Field(last + 1, outcomes.ROW, scalar(Kind.BIGINT)))
         self.folder = f"merge-{uuid.uuid4()}"
