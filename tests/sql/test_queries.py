@@ -268,6 +268,11 @@ def test_an_alias_is_not_taken_for_a_column_of_its_name(lake, orders):
         "SELECT substring(dt, 4) AS day, count(*) AS n FROM shop.orders WHERE dt < '05-03' GROUP BY day ORDER BY day"
     )
     assert lake.sql(grouped).to_arrow().to_pylist() == [{"day": "01", "n": 2}, {"day": "02", "n": 2}]
+    merge = (
+        "MERGE INTO shop.orders t USING (SELECT 1 AS id) s ON t.id = s.id AND t.dt = '05-01' WHEN MATCHED THEN DELETE"
+    )
+    (target,) = lake.sql(f"EXPLAIN {merge}").to_arrow().to_pylist()
+    assert (target["table"], target["pushed"], target["files_read"]) == ("shop.orders", "dt = '05-01'", 1)
     (scan,) = lake.sql(f"EXPLAIN {grouped}").to_arrow().to_pylist()
     assert (scan["columns"], scan["files_read"]) == ("dt", 2)
 

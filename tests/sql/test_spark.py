@@ -517,6 +517,11 @@ def test_a_table_with_an_empty_chunk_keeps_its_rows_on_spark(plain, spark):
     merge = "MERGE INTO m.chunks t USING f ON t.id = f.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (f.id)"
     plain.sql(merge, f=frame, spark=spark)
     assert rows(plain.table("m.chunks")) == [(1, None), (2, None)]
+    alike = pa.table({"id": pa.array([1]), "S": ["x"], "s": ["y"]})
+    for clause in ("UPDATE SET s = f.s", "UPDATE SET *"):
+        with pytest.raises(InvalidInput, match="differ only in case, S, s"):
+            plain.sql(f"MERGE INTO m.chunks t USING f ON t.id = f.id WHEN MATCHED THEN {clause}", f=alike, spark=spark)
+    assert rows(plain.table("m.chunks")) == [(1, None), (2, None)]
 
 
 def test_metadata_tables_have_the_connectors_types_on_spark(plain, spark):

@@ -42,9 +42,11 @@ def explain(context: Context, cursor: Cursor) -> Result:
         return _query(context, insert.read(context, cursor).rows)
     if word in ("DELETE", "UPDATE"):
         return _rows(context, cursor, word)
+    if word == "MERGE":
+        return _merge(context, cursor)
     if word in ("SELECT", "WITH", "VALUES", "FROM", "("):
         return _query(context, cursor.rest())
-    said = f"EXPLAIN {word}; supported: EXPLAIN of queries, INSERT, DELETE and UPDATE"
+    said = f"EXPLAIN {word}; supported: EXPLAIN of queries, INSERT, DELETE, UPDATE and MERGE"
     raise context.script.unsupported(cursor.offset, said)
 
 
@@ -85,6 +87,29 @@ def _rows(context: Context, cursor: Cursor, word: str) -> Result:
         )
     source = TableRows(on.table.scan(where=condition), on.table.scan())
     return listing(_COLUMNS, [_row(on.table.name, source, "" if where is None else pushdown.shown(condition))])
+
+
+def _merge(context: Context, cursor: Cursor) -> Result:
+    """The files of the target and the source that finding the matching rows reads."""
+    cursor.expect("MERGE")
+    cursor.take("WITH SCHEMA EVOLUTION")
+    cursor.expect("INTO")
+    on = rows.target(context, cursor, ("USING",))
+    cursor.expect("USING")
+    source = cursor.until("ON")
+    cursor.expect("ON")
+    matching = cursor.until("WHEN")
+    parts: list[str | Piece] = [
+        "SELECT 1 FROM ",
+        on.named,
+        " AS ",
+        quoted(on.alias),
+        " JOIN ",
+        source,
+        " ON ",
+        matching,
+    ]
+    return _query(context, Piece.join(context.script, parts))
 
 
 def _row(name: str, source: Source, pushed: str) -> tuple[Any, ...]:

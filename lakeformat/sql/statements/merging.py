@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -86,10 +87,12 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
         clauses.append(_clause(reading, cursor))
     data = query.rows(context, _source(reading, before))
     paired = matching is None or bool(reading.of_pairs)
+    if any(clause.act is not Act.DELETE for clause in clauses):
+        _fields(data, using)
     untyped = _untyped(data)
     fills = insert.filling(on.table)
     if untyped or paired or fills or (evolve and reading.computed):
-        clauses, evolve = _spelt_out(on.table, clauses, data, evolve), False
+        clauses, evolve = _spelt_out(on.table, clauses, _fields(data, using), evolve), False
     clauses = [_without(clause, untyped) for clause in clauses]
     if paired:
         equal = {} if matching is None else _equal(matching)
@@ -97,7 +100,7 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
         clauses = [_of_pairs(clause, reading.needs_alone, equal) for clause in clauses]
     if fills:
         clauses = [replace(one, values=one.values and insert.filled(fills, one.values)) for one in clauses]
-    clauses = _conformed(clauses, on.table.schema.fields, lambda: data.schema)
+    clauses = _conformed(clauses, on.table.schema.fields, partial(_fields, data, using))
     assert matching is not None
     asked: MergeInto = on.table.merge_into(data, matching, evolve_schema=evolve)
     try:
@@ -179,12 +182,27 @@ def _untyped(data: Any) -> frozenset[str]:
     )
 
 
-def _conformed(clauses: Sequence[Asked], target: tuple[Field, ...], schema: Callable[[], Any]) -> list[Asked]:
+def _fields(data: Any, source: Piece) -> tuple[Field, ...]:
+    """The source's columns. Raises `InvalidInput` for some that differ only in case, which Spark calls ambiguous."""
+    fields = insert.fields(data.schema)
+    spellings: dict[str, list[str]] = {}
+    for column in fields:
+        spellings.setdefault(column.name.casefold(), []).append(column.name)
+    for names in spellings.values():
+        if len(names) > 1:
+            listed = ", ".join(names)
+            raise source.script.invalid(source.origin(0), f"the source has columns that differ only in case, {listed}")
+    return fields
+
+
+def _conformed(
+    clauses: Sequence[Asked], target: tuple[Field, ...], fields_of_source: Callable[[], tuple[Field, ...]]
+) -> list[Asked]:
     """The clauses with the casts of Spark's store assignment in their values."""
     if not any(clause.values for clause in clauses):
         return list(clauses)  # Without a look at the source's schema, for which Spark analyses its query.
     fields = {field.name: field for field in target}
-    source = insert.fields(schema())
+    source = fields_of_source()
 
     def type_of_column(path: tuple[str, ...]) -> Type | None:
         try:
@@ -205,10 +223,9 @@ def _conformed(clauses: Sequence[Asked], target: tuple[Field, ...], schema: Call
     ]
 
 
-def _spelt_out(table: Table, clauses: Sequence[Asked], data: Any, evolve: bool) -> list[Asked]:
+def _spelt_out(table: Table, clauses: Sequence[Asked], fields: tuple[Field, ...], evolve: bool) -> list[Asked]:
     """Expand `*` to the source's columns, without those that we added. With `evolve`,
     first add the columns that the table lacks."""
-    fields = insert.fields(data.schema)
     named = tuple(column for column in fields if not column.name.startswith(_OWN))
     stars = [clause.values is None and clause.act is not Act.DELETE for clause in clauses]
     if evolve and any(stars):

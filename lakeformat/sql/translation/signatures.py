@@ -51,6 +51,9 @@ hypot(double, double) -> double = CASE WHEN ISINF($x) OR ISINF($y) THEN CAST('in
 sin(double) -> double = CASE WHEN ISINF($x) THEN CAST('NaN' AS DOUBLE) ELSE SIN($x) END
 cos(double) -> double = CASE WHEN ISINF($x) THEN CAST('NaN' AS DOUBLE) ELSE COS($x) END
 tan(double) -> double = CASE WHEN ISINF($x) THEN CAST('NaN' AS DOUBLE) ELSE TAN($x) END
+cot(double) -> double = CASE WHEN ISINF($x) THEN CAST('NaN' AS DOUBLE) ELSE CAST(1 AS DOUBLE) / TAN($x) END
+csc(double) -> double = CASE WHEN ISINF($x) THEN CAST('NaN' AS DOUBLE) ELSE CAST(1 AS DOUBLE) / SIN($x) END
+sec(double) -> double = CASE WHEN ISINF($x) THEN CAST('NaN' AS DOUBLE) ELSE CAST(1 AS DOUBLE) / COS($x) END
 asin(double) -> double = CASE WHEN ABS($x) > 1 THEN CAST('NaN' AS DOUBLE) ELSE ASIN($x) END
 acos(double) -> double = CASE WHEN ABS($x) > 1 THEN CAST('NaN' AS DOUBLE) ELSE ACOS($x) END
 atan(double) -> double = ATAN($x)
@@ -172,6 +175,20 @@ element_at, try_element_at(map<K,V>, K) -> V = MAP_EXTRACT($x, $y)[1]
 map_keys(map<K,V>) -> array<K> = MAP_KEYS($x)
 map_values(map<K,V>) -> array<V> = MAP_VALUES($x)
 map_contains_key(map<K,V>, K) -> boolean = CASE WHEN $x IS NOT NULL AND $y IS NOT NULL THEN LIST_CONTAINS(MAP_KEYS($x), $y) END
+array_union(array<T>, array<T>) -> array<T> = CASE WHEN $x IS NOT NULL AND $y IS NOT NULL THEN LIST_FILTER(LIST_CONCAT($x, $y), lambda v, n: ((v IS NOT NULL AND LIST_POSITION(LIST_CONCAT($x, $y), v) = n) OR (v IS NULL AND LEN(LIST_FILTER(LIST_SLICE(LIST_CONCAT($x, $y), 1, n), lambda u: u IS NULL)) = 1))) END
+array_intersect(array<T>, array<T>) -> array<T> = CASE WHEN $x IS NOT NULL AND $y IS NOT NULL THEN LIST_FILTER($x, lambda v, n: ((v IS NOT NULL AND LIST_POSITION($x, v) = n) OR (v IS NULL AND LEN(LIST_FILTER(LIST_SLICE($x, 1, n), lambda u: u IS NULL)) = 1)) AND (CASE WHEN v IS NULL THEN LIST_COUNT($y) < LEN($y) ELSE LIST_CONTAINS($y, v) END)) END
+array_except(array<T>, array<T>) -> array<T> = CASE WHEN $x IS NOT NULL AND $y IS NOT NULL THEN LIST_FILTER($x, lambda v, n: ((v IS NOT NULL AND LIST_POSITION($x, v) = n) OR (v IS NULL AND LEN(LIST_FILTER(LIST_SLICE($x, 1, n), lambda u: u IS NULL)) = 1)) AND NOT (CASE WHEN v IS NULL THEN LIST_COUNT($y) < LEN($y) ELSE LIST_CONTAINS($y, v) END)) END
+arrays_overlap(array<T>, array<T>) -> boolean = CASE WHEN $x IS NULL OR $y IS NULL THEN NULL WHEN LEN(LIST_FILTER($x, lambda v: v IS NOT NULL AND LIST_CONTAINS($y, v))) > 0 THEN TRUE WHEN LEN($x) > 0 AND LEN($y) > 0 AND (LIST_COUNT($x) < LEN($x) OR LIST_COUNT($y) < LEN($y)) THEN NULL ELSE FALSE END
+map_from_arrays(array<K>, array<V>) -> map<K,V> = CASE WHEN $x IS NULL OR $y IS NULL THEN NULL WHEN LEN($x) <> LEN($y) THEN ERROR('map_from_arrays: the arrays have different lengths') ELSE MAP($x, $y) END
+equal_null(T, T) -> boolean = $x IS NOT DISTINCT FROM $y
+getbit, bit_get(tinyint, int) -> tinyint = CASE WHEN $y < 0 OR $y > 7 THEN ERROR('bit_get: the position is outside of the number') ELSE CAST((CAST($x AS BIGINT) >> $y) & 1 AS TINYINT) END
+getbit, bit_get(smallint, int) -> tinyint = CASE WHEN $y < 0 OR $y > 15 THEN ERROR('bit_get: the position is outside of the number') ELSE CAST((CAST($x AS BIGINT) >> $y) & 1 AS TINYINT) END
+getbit, bit_get(int, int) -> tinyint = CASE WHEN $y < 0 OR $y > 31 THEN ERROR('bit_get: the position is outside of the number') ELSE CAST((CAST($x AS BIGINT) >> $y) & 1 AS TINYINT) END
+getbit, bit_get(bigint, int) -> tinyint = CASE WHEN $y < 0 OR $y > 63 THEN ERROR('bit_get: the position is outside of the number') ELSE CAST((CAST($x AS BIGINT) >> $y) & 1 AS TINYINT) END
+rint(double) -> double = ROUND_EVEN($x, 0)
+find_in_set(string, string) -> int = CASE WHEN $x IS NULL OR $y IS NULL THEN NULL WHEN CONTAINS($x, ',') THEN 0 ELSE CAST(COALESCE(LIST_POSITION(STRING_SPLIT($y, ','), $x), 0) AS INTEGER) END
+levenshtein(string, string) -> int = CASE WHEN $x IS NULL OR $y IS NULL THEN NULL WHEN STRLEN($x) = LENGTH($x) AND STRLEN($y) = LENGTH($y) THEN CAST(LEVENSHTEIN($x, $y) AS INTEGER) ELSE ERROR('in process, levenshtein takes only ASCII') END
+url_encode(string) -> string = REPLACE(REPLACE(REPLACE(URL_ENCODE($x), '%20', '+'), '~', '%7E'), '%2A', '*')
 bitmap_bit_position(bigint) -> bigint = CASE WHEN $x > 0 THEN ($x - 1) % 32768 ELSE -$x % 32768 END
 """
 _AGGREGATES = r"""
@@ -193,6 +210,7 @@ var_pop(double) -> double = VAR_POP(~CASE WHEN ISFINITE($x) OR $x IS NULL THEN $
 covar_pop(double, double) -> double = COVAR_POP(CASE WHEN ISFINITE($x) OR $x IS NULL THEN $x ELSE ERROR('in process, this function takes no NaN and no infinity') END, CASE WHEN ISFINITE($y) OR $y IS NULL THEN $y ELSE ERROR('in process, this function takes no NaN and no infinity') END)@
 covar_samp(double, double) -> double = COVAR_SAMP(CASE WHEN ISFINITE($x) OR $x IS NULL THEN $x ELSE ERROR('in process, this function takes no NaN and no infinity') END, CASE WHEN ISFINITE($y) OR $y IS NULL THEN $y ELSE ERROR('in process, this function takes no NaN and no infinity') END)@
 corr(double, double) -> double = NULLIF(CORR(CASE WHEN ISFINITE($x) OR $x IS NULL THEN $x ELSE ERROR('in process, this function takes no NaN and no infinity') END, CASE WHEN ISFINITE($y) OR $y IS NULL THEN $y ELSE ERROR('in process, this function takes no NaN and no infinity') END)@, CAST('NaN' AS DOUBLE))
+regr_count(double, double) -> bigint = REGR_COUNT($x, $y)@
 max_by(T, O) -> T = ARG_MAX_NULL($x, $y)@
 min_by(T, O) -> T = ARG_MIN_NULL($x, $y)@
 collect_list, array_agg(T) -> array<T> = COALESCE(LIST(~$x)@[$x IS NOT NULL], [])

@@ -185,12 +185,15 @@ def _unhex(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 
 def _unbase64(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
-    whole = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+    """Characters outside of Base64 do not count, and the last group may lack its `=`, as in Java's MIME decoder."""
+    letters = fill("REGEXP_REPLACE($x, '[^A-Za-z0-9+/=]', '', 'g')", x=as_text(nodes[0], scope))
+    whole = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?"
     sql = (
-        f"CASE WHEN REGEXP_FULL_MATCH($x, '{whole}') THEN FROM_BASE64($x) WHEN $x IS NOT NULL THEN ERROR('unbase64: "
-        "text that is no Base64 of whole groups, in process') END"
+        f"CASE WHEN REGEXP_FULL_MATCH($x, '{whole}') THEN "
+        "FROM_BASE64(RPAD($x, CAST((LENGTH($x) + 3) // 4 * 4 AS INTEGER), '=')) "
+        "WHEN $x IS NOT NULL THEN ERROR('unbase64: text that is no Base64 of whole groups, in process') END"
     )
-    return Typed(fill(sql, x=as_text(nodes[0], scope)), BINARY)
+    return Typed(fill(sql, x=letters), BINARY)
 
 
 def _pattern(node: Any, name: str, scope: Scope) -> tuple[str, int]:
