@@ -325,6 +325,7 @@ def test_spark_leaves_digits_alone_that_it_does_not_hold(lake, format, spark, mo
 def test_new_columns_of_the_source_are_added_where_that_is_asked_for(table, frame):
     table.append(pa.Table.from_pylist([row(1), row(2)], SCHEMA))
     schema = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("dt", pa.string()), ("note", pa.string())])
+    schema = schema.append(pa.field("untyped", pa.null()))  # Which is not added.
     source = frame([{"id": 1, "v": 5, "dt": "a", "note": "x"}, {"id": 3, "v": 6, "dt": "a", "note": "y"}], schema)
     with pytest.raises(InvalidInput, match="has no column 'k'"):
         table.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()

@@ -20,7 +20,7 @@ from lakeformat.engines.kernels import assign
 from lakeformat.engines.keyed import key_values, lookup
 from lakeformat.engines.row_level import marks
 from lakeformat.engines.spark import distribution, executors, few, jobs, native, session
-from lakeformat.engines.spark.frames import OURS, assignable, hinted, mapped, quoted
+from lakeformat.engines.spark.frames import OURS, assignable, hinted, mapped, quoted, untyped_columns
 from lakeformat.engines.spark.merge import FewRows, SparkSource
 from lakeformat.engines.spark.reachable import Reach
 from lakeformat.engines.spark.types import arrow_of, nullable, require_whole, spark_field, spark_schema, spark_type
@@ -126,13 +126,16 @@ class SparkEngine:
     def stage(self, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]) -> Source:
         """The source of a merge, evaluated once: few rows into the driver's memory, others into temporary files beside
         the table's, which are deleted by `close`."""
+        untyped = frozenset[str]()
         if isinstance(data, DataFrame):
+            untyped = untyped_columns(data)
             data = hinted(data, hints)
             rows = few.rows(data)
             if rows is not None:
                 here = ArrowEngine().stage(store, rows, layout, hints)
-                return FewRows(here, partial(SparkSource, self.spark, self, store, rows, layout, hints))
-        return SparkSource(self.spark, self, store, data, layout, hints)
+                for_tasks = partial(SparkSource, self.spark, self, store, rows, layout, hints, untyped)
+                return FewRows(here, for_tasks, untyped)
+        return SparkSource(self.spark, self, store, data, layout, hints, untyped)
 
     def _settled(self, store: Store, frame: DataFrame, task: WriteTask) -> DataFrame:
         """The rows to write for these if keys may change partitions: with delete rows, and with `BUCKET` if it is

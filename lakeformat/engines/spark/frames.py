@@ -42,6 +42,11 @@ def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
     return frame.select(*columns)
 
 
+def untyped_columns(frame: DataFrame) -> frozenset[str]:
+    """The columns that have no type, as no row has a value."""
+    return frozenset(field.name for field in frame.schema if isinstance(field.dataType, T.NullType))
+
+
 def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
     """Columns of nulls, and timestamps with or without a zone, with the types of the table's columns of the same
     names."""

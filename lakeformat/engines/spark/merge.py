@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from lakeformat.codec.arrow import arrow_schema, fields_from_arrow
 from lakeformat.engines import arrow, worker
@@ -58,8 +57,8 @@ class FewRows:
     """A merge's source of few rows: of the driver if the files that it may change are small too, else of Spark's tasks,
     for which `for_tasks` makes it."""
 
-    def __init__(self, here: Source, for_tasks: Callable[[], Source]) -> None:
-        self.fields, self.untyped = here.fields, here.untyped
+    def __init__(self, here: Source, for_tasks: Callable[[], Source], untyped: frozenset[str]) -> None:
+        self.fields, self.untyped = here.fields, untyped
         self._here, self._for_tasks = here, for_tasks
         self._source = here
         self._key: tuple[str, ...] = ()
@@ -107,17 +106,22 @@ class SparkSource:
     """A merge's source in files of its own, so that every read returns the same rows. Spark does the joins."""
 
     def __init__(
-        self, spark: SparkSession, engine: Engine, store: Store, data: Any, layout: WriteTask, hints: tuple[Field, ...]
+        self,
+        spark: SparkSession,
+        engine: Engine,
+        store: Store,
+        data: Any,
+        layout: WriteTask,
+        hints: tuple[Field, ...],
+        untyped: frozenset[str],
     ) -> None:
         self._spark, self._engine, self._store = spark, engine, store
         self._folder = f"merge-{uuid.uuid4()}/bucket-0"
         self._task = WriteTask((), OneFolder(self._folder), naming=Naming(layout.naming.prefix))
         self._paths: list[str] = []
         self._key: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last counts.
-        self.untyped: frozenset[str]
-        if isinstance(data, DataFrame):
-            self.untyped = frozenset(field.name for field in data.schema if isinstance(field.dataType, T.NullType))
-        else:
+        self.untyped = untyped
+        if not isinstance(data, DataFrame):
             pieces = list(arrow.batches(data, hints, layout.partition_by))
             table = pa.Table.from_batches(pieces) if pieces else arrow_schema(hints).empty_table()
             self.untyped, table = untyped_columns(table.schema), typed(table, hints)
