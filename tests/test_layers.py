@@ -267,6 +267,12 @@ def test_the_project_and_the_examples_are_built_on_public_names(package: str):
                 assert said in public.get(module, ()), f"{path}:{line}: {name} is not public"
 
 
+def test_tests_look_beneath_a_table_by_one_door():
+    beneath = re.compile(r"(?<!self)\._(store|view)\b")
+    tests = (path for path in (ROOT / "tests").rglob("*.py") if path.name != "doors.py")
+    assert [path.relative_to(ROOT).as_posix() for path in tests if beneath.search(path.read_text())] == []
+
+
 def test_decorated_functions_keep_their_annotations():
     for path in SOURCES:
         if path.relative_to(ROOT).as_posix().startswith(DAGSTER):

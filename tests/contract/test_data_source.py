@@ -13,6 +13,7 @@ from lakeformat import Lake
 from lakeformat.engines.spark import data_source, executors
 from lakeformat.errors import Conflict, InvalidInput, NotFound
 from lakeformat.warehouse.data_source import TablesByOptions
+from tests import doors
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = pa.schema(
@@ -298,7 +299,7 @@ def typed(tmp_path):
 def test_filters_of_every_type_leave_out_files(spark, typed, tmp_path):
     """The other partitions' files are gone: a read that looked for them would fail."""
     for task in typed.scan(where="p <> 'x'").plan():
-        typed._store.delete(list(task.paths))
+        doors.store(typed).delete(list(task.paths))
     before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, "true")
     try:

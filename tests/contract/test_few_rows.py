@@ -10,6 +10,7 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.spark import few, jobs
 from lakeformat.maintenance import compact
 from lakeformat.model.predicate import ALWAYS
+from tests import doors
 
 ROWS = """
     select id, cast(id % 3 as string) as dt, cast(id as tinyint) as tiny, id % 2 = 0 as even, cast(id as decimal(20, 3)) as dec,
@@ -206,7 +207,7 @@ def test_rows_that_are_merged_are_few_if_they_are_few_in_memory(lake, monkeypatc
         table = lake.create_table(name, schema, format="paimon", **keys)
         table.append(data)
         table.append(data)
-        tasks = compact.worth_it(table._view(), True, ALWAYS, ())
+        tasks = compact.worth_it(doors.view(table), True, ALWAYS, ())
         monkeypatch.setattr(few, "_REWRITTEN_BYTES", 4 * sum(read.size_bytes for task in tasks for read in task.read))
         assert few.to_rewrite(tasks) == (name == "d.plain")
         monkeypatch.setattr(few, "_REWRITTEN_BYTES", 64 << 20)

@@ -17,6 +17,7 @@ from lakeformat.model.operation import Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.work import MergeTask
 from lakeformat.verbs.change import Change
+from tests import doors
 from tests.contract.meanwhile import before_commits
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.int64()), ("dt", pa.string())])
@@ -313,8 +314,8 @@ def test_key_columns_of_many_types(lake):
 
 def hashes(table):
     """By partition and bucket: how many hashes of keys its index holds."""
-    reader = table._store
-    found = manifest.read_index(reader, table._view().state.document).to_pylist()
+    reader = doors.store(table)
+    found = manifest.read_index(reader, doors.view(table).state.document).to_pylist()
     return {(f["_PARTITION"], f["_BUCKET"]): f["_ROW_COUNT"] for f in found}
 
 
@@ -470,15 +471,15 @@ def test_rows_that_are_given_buckets_meanwhile_are_a_conflict(lake):
     t.compact()
     pinned = t.snapshots()[-1].id
     t.upsert(arrow([row(1, "late"), row(2)]))
-    others = lake.table("d.t")._view()
+    others = doors.view(lake.table("d.t"))
     for _ in range(2):  # They wait, then they have theirs.
         with pytest.raises(Conflict):
             t.overwrite_partitions(arrow([row(5)]), pinned_to=pinned)
         t.compact()
-    change = Change(t._store, others, ArrowEngine(), Request(id="late", absent_until=others.version))
-    assert compact.compact(change, t._format, False, ALWAYS, starts=2) is None
+    change = Change(doors.store(t), others, ArrowEngine(), Request(id="late", absent_until=others.version))
+    assert compact.compact(change, doors.dialect(t), False, ALWAYS, starts=2) is None
     with pytest.raises(Conflict, match="no longer"):
-        compact.compact(change, t._format, False, ALWAYS, starts=1)
+        compact.compact(change, doors.dialect(t), False, ALWAYS, starts=1)
     assert contents(t) == {("a", 1): "late", ("a", 2): "v"}
 
 
@@ -981,7 +982,9 @@ def test_a_file_is_not_lifted_onto_keys_of_its_own_on_that_level(lake):
 
     def lift(path):
         request = Request(id=f"lift {path}", absent_until=t.current_snapshot().id, schema_id=t.schema.id)
-        return t._runner.commit(t._view(), Rewrite(request=request, removed=(), added=(), upgraded=((path, 5),)))
+        return doors.runner(t).commit(
+            doors.view(t), Rewrite(request=request, removed=(), added=(), upgraded=((path, 5),))
+        )
 
     with pytest.raises(Conflict, match="on the same level"):
         lift(shared)

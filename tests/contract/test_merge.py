@@ -14,6 +14,7 @@ import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.codec.arrow import fields_from_arrow
+from tests import doors
 from tests.contract.merging import Case, apply_case, keyed_case, random_case
 
 ROOT = Path(__file__).parent.parent.parent
@@ -103,7 +104,7 @@ def files(table):
 
 def stored(table):
     """The names of all files of rows, in use or not."""
-    return {f.path.rpartition("/")[2] for f in table._store.list("") if f.path.endswith(".parquet")}
+    return {f.path.rpartition("/")[2] for f in doors.store(table).list("") if f.path.endswith(".parquet")}
 
 
 # --- against the oracle -----------------------------------------------------------------------------------------------

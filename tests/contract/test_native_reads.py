@@ -12,6 +12,7 @@ import pytest
 from lakeformat import Lake
 from lakeformat.engines.spark import native, reachable
 from lakeformat.engines.spark.reachable import Reach
+from tests import doors
 from tests.unit import hive_files
 from tests.unit.s3_server import S3Server
 
@@ -82,7 +83,7 @@ def test_spark_reads_what_the_worker_reads(tmp_path, spark, case):
     table = make(tmp_path)
     if change is not None:
         change(table)
-    groups, rest = native.parted(table._store, table.scan().plan(), Reach(spark))
+    groups, rest = native.parted(doors.store(table), table.scan().plan(), Reach(spark))
     assert (bool(groups), bool(rest)) == (is_native, not is_native)
     expected = table.scan().to_arrow()
     read = pa.table(table.scan().to_spark(spark).toArrow()).cast(expected.schema)
@@ -92,14 +93,14 @@ def test_spark_reads_what_the_worker_reads(tmp_path, spark, case):
 def test_many_small_files_are_left_to_the_worker(tmp_path, spark, monkeypatch):
     table = made(tmp_path, partition_by=["part"])
     monkeypatch.setattr(native, "_FEW_FILES", 1)
-    groups, rest = native.parted(table._store, table.scan().plan(), Reach(spark))
+    groups, rest = native.parted(doors.store(table), table.scan().plan(), Reach(spark))
     assert (groups, sum(len(task.paths) for task in rest)) == ([], 2)
 
 
 def test_files_with_deletes_leave_the_others_to_spark(tmp_path, spark):
     table = made(tmp_path, partition_by=["part"], properties={"write.delete.mode": "merge-on-read"})
     table.delete("id = 1")
-    groups, rest = native.parted(table._store, table.scan().plan(), Reach(spark))
+    groups, rest = native.parted(doors.store(table), table.scan().plan(), Reach(spark))
     assert [len(task.paths) for group in groups for task in group] == [len(task.paths) for task in rest] == [1]
     rows = table.scan(["id", "part"]).to_spark(spark).orderBy("id").collect()
     assert [tuple(row) for row in rows] == [(2, "a"), (3, None)]

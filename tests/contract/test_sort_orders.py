@@ -14,6 +14,7 @@ import pytest
 
 from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.engines import worker
+from tests import doors
 
 SCHEMA = pa.schema(
     [
@@ -157,9 +158,9 @@ def test_files_of_one_write_do_not_overlap(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"], sort_by=["id"], properties=properties)
     data = [{**row, "id": n} for n, row in enumerate(rows(12000))]
     random.Random(2).shuffle(data)
-    layout = t._view().layout(from_files=True)
+    layout = doors.view(t).layout(from_files=True)
     table = pa.Table.from_pylist(data, SCHEMA)
-    written = worker.write(t._store, table.to_batches(500), layout, buffer_bytes=table.nbytes // 8)
+    written = worker.write(doors.store(t), table.to_batches(500), layout, buffer_bytes=table.nbytes // 8)
     assert len(written) > 4
     assert {file.sort_order_id for file in written} == {1}
     for dt in "pq":
@@ -171,9 +172,9 @@ def test_files_of_one_write_do_not_overlap(lake):
 @pytest.mark.parametrize("fans_out", [False, True])
 def test_many_partitions_become_few_files(lake, fans_out):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["bucket(40, id)"], sort_by=["x", "id desc"])
-    layout = t._view().layout(from_files=True)
+    layout = doors.view(t).layout(from_files=True)
     batches = pa.Table.from_pylist([{**row, "id": n} for n, row in enumerate(rows(400))], SCHEMA).to_batches(50)
-    written = worker.write(t._store, batches, replace(layout, open_files=3, fans_out=fans_out), buffer_bytes=4000)
+    written = worker.write(doors.store(t), batches, replace(layout, open_files=3, fans_out=fans_out), buffer_bytes=4000)
     assert len({file.partition for file in written}) == 40
     assert len(written) <= 44
     for file in written:

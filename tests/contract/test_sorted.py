@@ -14,6 +14,7 @@ from lakeformat.model.operation import Request
 from lakeformat.model.partition import SortField
 from lakeformat.model.predicate import ALWAYS
 from lakeformat.verbs.change import Change
+from tests import doors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.string()), ("dt", pa.string())])
 TARGET = {"paimon": {"target-file-size": "20 kb"}, "iceberg": {"write.target-file-size-bytes": "20000"}}
@@ -48,7 +49,7 @@ def seen(table):
 
 def files(table, dt):
     """The rows of each file of a partition, read one by one."""
-    store, base = table._store, table._view()
+    store, base = doors.store(table), doors.view(table)
     found = base.files()
     tasks = base.tasks(found, base.schema.fields, alone=True)
     read = [list(ArrowEngine().read(store, [task], base.schema.fields)) for task in tasks]
@@ -108,7 +109,7 @@ def test_along_a_curve_conditions_on_each_column_leave_files_out(tmp_path, forma
     count = len(t.inspect.files())
     assert count >= 8
     paths = [path for task in t.scan().plan() for path in task.paths]
-    store = t._store
+    store = doors.store(t)
     held = [pq.ParquetFile(pa.BufferReader(store.read(path))).read().to_pylist() for path in paths]
     for make in (lambda row: row["x"], lambda row: row["a"]["y"]):
         spans = [(min(map(make, column)), max(map(make, column))) for column in held]
@@ -188,15 +189,15 @@ class Fails(ArrowEngine):
 
 
 def test_a_part_that_fails_loses_nothing_of_the_others(table):
-    before, base = seen(table), table._view()
+    before, base = seen(table), doors.view(table)
     request = Request(id="compaction", absent_until=base.version)
-    how = (table._format, False, ALWAYS, (SortField(("id",)),), 10)
+    how = (doors.dialect(table), False, ALWAYS, (SortField(("id",)),), 10)
     kept = {path for task in table.scan(where="dt = 'b'").plan() for path in task.paths}
-    made = compact.compact_in_parts(Change(table._store, base, Fails("b"), request), *how)
+    made = compact.compact_in_parts(Change(doors.store(table), base, Fails("b"), request), *how)
     assert made.kind == "compact"
     assert [change.values for change in made.partitions] == [("a",)]
     assert {path for task in table.scan(where="dt = 'b'").plan() for path in task.paths} == kept
     assert seen(table) == before
     with pytest.raises(StoreError, match="no answer"):
-        compact.compact_in_parts(Change(table._store, table._view(), Fails("ab"), request), *how)
+        compact.compact_in_parts(Change(doors.store(table), doors.view(table), Fails("ab"), request), *how)
     assert seen(table) == before

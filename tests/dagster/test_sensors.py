@@ -21,6 +21,7 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Append, Request
 from pipelines.definitions import definitions
 from pipelines.tables import ASSETS, TABLES
+from tests import doors
 
 DAY = "2013-01-01"
 UPKEEP = maintenance(ASSETS)
@@ -220,14 +221,14 @@ def test_compaction_judges_ten_thousand_files_in_a_second(lake, tick):
     """The files are only promised, not there: metadata is all that is read."""
     schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
     table = lake.lake.create_table("nyc.weather", schema, partition_by=["dt"])
-    base = table._view()
-    (real,) = ArrowEngine().write(table._store, rows(1), base.layout())
+    base = doors.view(table)
+    (real,) = ArrowEngine().write(doors.store(table), rows(1), base.layout())
     promised = tuple(
         replace(real, path=f"dt=day-{n % 5_000}/bucket-0/data-{n}-0.parquet", partition=(f"day-{n % 5_000}",))
         for n in range(10_000)
     )
     operation = Append(request=Request(id="many"), added=promised)
-    commit(table._store, table._format.head(table._store), table._format, operation)
+    commit(doors.store(table), doors.dialect(table).head(doors.store(table)), doors.dialect(table), operation)
     assert table.inspect.files().num_rows == 10_000
     began = time.process_time()  # What other programs take of the machine is not the sensor's.
     result = tick(COMPACTION)

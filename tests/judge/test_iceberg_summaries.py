@@ -12,6 +12,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.table import Table
+from tests import doors
 
 from .conftest import Sql
 from .test_iceberg_deletes import MERGE_ON_READ, SCHEMA, fresh, named, rows
@@ -115,7 +116,7 @@ def test_statistics_files_are_those_of_iceberg(sql: Sql, lake: Lake, version: st
     by_partition = [sorted(table.to_pylist(), key=lambda row: row["partition"]["dt"]) for table in (own, figures)]
     assert by_partition[0] == by_partition[1]
     own_sketches = ours.compute_table_stats()
-    assert ours._store.read(own_sketches)[:4] == b"PFA1"
+    assert doors.store(ours).read(own_sketches)[:4] == b"PFA1"
     again = {
         row["column"]: row["distinct_values"]
         for row in ours.inspect.statistics().to_pylist()

@@ -22,6 +22,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.draw import some
 
 PLAIN = Schema(
@@ -291,7 +292,7 @@ def check_whole(kind: str, store: MemoryFiles, rows: list[tuple[Any, ...]]) -> N
 
 def check_levels(table: Table, rows: list[tuple[Any, ...]]) -> None:
     """Keys are there once, on each level above 0 of a bucket too; vectors speak of files that are there; all is counted."""
-    base = table._view()
+    base = doors.view(table)
     entries, document = base.files().entries, base.state.document or {}
     assert document.get("totalRecordCount", 0) == sum(table.inspect.files()["row_count"].to_pylist())
     marked = manifest.vectors(manifest.read_index(base.reader, base.state.document))["of"].to_pylist()
@@ -340,7 +341,7 @@ def race(kind: str, verb: str, other: str, moment: int) -> None:
         verb,
         other,
     }:  # Which leave files to the sweep.
-        ours = {file.path for file in table._view().expiring.orphans(2**62)} - {orphan(kind)}
+        ours = {file.path for file in doors.view(table).expiring.orphans(2**62)} - {orphan(kind)}
         assert not ours, where
     if moment % 2 == 0:
         table.expire_snapshots(retain_last=1)

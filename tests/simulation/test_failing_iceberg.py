@@ -18,6 +18,7 @@ from lakeformat.model.partition import SortField, identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.simulation.failing import AT_ONCE, fail_each_call
 from tests.simulation.test_failing import content, once, rows
 
@@ -116,14 +117,14 @@ def swept(store: MemoryFiles) -> Counter[str]:
 
 def seen(table: Table) -> Any:
     """The rows of the table and of each branch, and its version."""
-    base = table._view().state
+    base = doors.view(table).state
     names = sorted(metadata.branches(base))
     return content(table), {name: content(table.branch(name)) for name in names}, metadata.format_version(base)
 
 
 def landed(table: Table) -> list[str]:
     """The snapshots of verbs that were asked for by a name of their own, on any branch."""
-    branches = metadata.branches(table._view().state)
+    branches = metadata.branches(doors.view(table).state)
     found = {s.id: s.operation_id or "" for name in branches for s in table.branch(name).snapshots()}
     return sorted(id for id in found.values() if len(id) < 36)
 
@@ -169,6 +170,6 @@ def test_the_nth_call_fails_where_rows_are_staged(verb: str, after: bool):
 
 def check(files: dict[str, bytes], verb: Callable[[Table], object], state: Callable[[Table], Any], after: bool) -> None:
     def whole(table: Table) -> object:
-        return landed(table), swept(table._store), state(table), len(table._store.list("landing"))
+        return landed(table), swept(doors.store(table)), state(table), len(doors.store(table).list("landing"))
 
     fail_each_call(files, dialect, verb, state, whole, after)

@@ -16,6 +16,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.contract.in_parts import Workers, by_parts
 from tests.simulation.failing import AT_ONCE, fail_each_call, holding
 from tests.simulation.test_failing import rows
@@ -97,7 +98,7 @@ def test_the_nth_call_of_a_merge_by_parts_fails(verb, after, monkeypatch):
 
 def each_call_fails_once(verb, after):
     def whole(table):
-        return content(table), swept(table._store)
+        return content(table), swept(doors.store(table))
 
     assert fail_each_call(before(verb), dialect, VERBS[verb][1], content, whole, after) > 5
 

@@ -18,6 +18,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.work import Content
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 
 dialect = Iceberg()
 
@@ -55,7 +56,7 @@ def table(seed: int) -> Table:
 
 def delete_keys(t: Table, ids: list[int], dt: str | None) -> None:
     """Equality deletes, as streaming writers make them."""
-    store = t._store
+    store = doors.store(t)
     base = dialect.load(store, dialect.head(store).version())
     field = base.schema.field("id")
     layout = replace(
@@ -134,7 +135,7 @@ def test_any_order_of_changes_by_row_gives_the_rows_of_a_plain_list(seed: int):
                         del elsewhere[gone[0]]
                 on = chance.choice(sorted(elsewhere))
                 t, (rows, line) = main.branch(on), elsewhere.pop(on)
-        deletes = manifest.live_entries(t._store, t._view().state, content=manifest.ManifestContent.DELETES)
+        deletes = manifest.live_entries(doors.store(t), doors.view(t).state, content=manifest.ManifestContent.DELETES)
         marked = deletes.filter(pa.array(scan.is_vector(deletes)))["referenced_data_file"].to_pylist()
         assert len(marked) == len(set(marked)), f"seed {seed}, step {step}: {verb}"
         found = t.scan().to_arrow()

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, NotFound, UnsupportedFeature
+from tests import doors
 from tests.sql.conftest import rows
 
 
@@ -493,10 +494,10 @@ def test_options_of_a_session_are_not_the_tables(lake):
 
     def written(name):
         table = lake.table(f"shop.{name}")
-        before = set(table._view().files().paths.to_pylist())
+        before = set(doors.view(table).files().paths.to_pylist())
         lake.sql(f"INSERT INTO shop.{name} SELECT * FROM rows", rows=ROWS)
-        (path,) = set(table._view().files().paths.to_pylist()) - before
-        meta = pq.read_metadata(table._store.location(path).removeprefix("file://"))
+        (path,) = set(doors.view(table).files().paths.to_pylist()) - before
+        meta = pq.read_metadata(doors.store(table).location(path).removeprefix("file://"))
         return meta.num_row_groups, meta.row_group(0).column(0).compression
 
     assert written("a") == (1, "ZSTD")
@@ -523,7 +524,7 @@ def test_options_of_a_session_for_merges_and_new_columns(lake):
     lake.sql("UPDATE shop.a SET more = 4 WHERE id = 2")
     table = lake.table("shop.a")
     assert rows(table) == [(1, "z", None), (2, "y", 4)]
-    assert all(path.endswith(".orc") for path in table._view().files().paths.to_pylist())
+    assert all(path.endswith(".orc") for path in doors.view(table).files().paths.to_pylist())
     assert dict(table.properties) == {}
 
 

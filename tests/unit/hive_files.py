@@ -10,6 +10,7 @@ from lakeformat.engines.files import parquet
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.partition import Partitioning, TransformKind
 from lakeformat.model.work import OneFolder
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -20,7 +21,7 @@ def append(table, rows, without=None, partition=None):
     `partition`: the partition of all of them, where it does not follow from the rows. Files then hold the columns, and the
     parts of columns, that `rows` has.
     """
-    store, head = table._store, iceberg.head(table._store)
+    store, head = doors.store(table), iceberg.head(doors.store(table))
     base = iceberg.load(store, head.version())
     if partition is not None:
         schema = replace(base.schema, partitioning=Partitioning())

@@ -17,6 +17,7 @@ import pytest
 
 from lakeformat import clock
 from lakeformat.cli.app import run
+from tests import doors
 from tests.unit.dialects.iceberg.test_golden_tables import GOLDEN as ICEBERG
 from tests.unit.dialects.iceberg.test_golden_tables import opened
 
@@ -89,7 +90,7 @@ def _pypaimon(name, to):
 
 def _iceberg(name, to):
     table, expected = opened(name)
-    store, location = table._store, expected["location"]
+    store, location = doors.store(table), expected["location"]
     made = table.rewrite_table_path(location, f"file://{to}", staging=f"{location}/staging")
     for source, target in csv.reader(io.StringIO(store.read(_within(made.file_list, location)).decode())):
         path = Path(target.removeprefix("file://"))

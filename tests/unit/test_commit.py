@@ -24,6 +24,7 @@ from lakeformat.model.operation import Append, Operation, Request, Rewrite
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
+from tests import doors
 from tests.simulation import toy
 from tests.simulation.racing import Instead
 
@@ -503,7 +504,7 @@ def test_pauses_follow_the_waits_of_the_table():
 )
 def test_a_lost_race_waits_as_long_as_the_table_says(tmp_path, format, properties, waits_ms):
     table = Lake(tmp_path).create_table("d.t", pa.schema([("id", pa.int64())]), format=format, properties=properties)
-    view = table._view()
+    view = doors.view(table)
     assert view.waits_ms() == waits_ms
     lost, waits = iter([True, True, True, False]), []
 
@@ -515,8 +516,8 @@ def test_a_lost_race_waits_as_long_as_the_table_says(tmp_path, format, propertie
             return Outcome.LOST if next(lost) else self._head.advance(version, plan)
 
     operation = Append(request=Request(id="op", absent_until=view.version, schema_id=view.schema.id), added=())
-    head = Losing(table._format.head(table._store))
-    commit(table._store, head, table._format, operation, sleep=waits.append, jitter=lambda: 0.0)
+    head = Losing(doors.dialect(table).head(doors.store(table)))
+    commit(doors.store(table), head, doors.dialect(table), operation, sleep=waits.append, jitter=lambda: 0.0)
     assert waits == [min(waits_ms[0] * 2**i, waits_ms[1]) / 1000 for i in range(3)]
 
 

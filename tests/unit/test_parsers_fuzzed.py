@@ -45,6 +45,7 @@ from lakeformat.storage.head import Pointer
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.warehouse.views import View, Views, created
+from tests import doors
 from tests.draw import IS_LONG
 from tests.sql.examples import GROUPS
 from tests.unit.rest_server import RestServer
@@ -256,11 +257,11 @@ def test_a_name_mapping_that_is_none(tmp_path, text):
 
 def avro_files(table):
     """(a data manifest, a manifest of deletes, a manifest list, its rows)."""
-    base = table._view().state
+    base = doors.view(table).state
     path = base.snapshot_document["manifest-list"]
-    metas = manifest.parse_list(table._store.read(path), path)
+    metas = manifest.parse_list(doors.store(table).read(path), path)
     names = [metas.filter(pa.compute.equal(metas["content"], kind))["manifest_path"][0].as_py() for kind in (0, 1)]
-    return *(table._store.read(name) for name in names), table._store.read(path), metas
+    return *(doors.store(table).read(name) for name in names), doors.store(table).read(path), metas
 
 
 def read_manifest(base, data, meta):
@@ -299,7 +300,7 @@ def test_iceberg_manifests(iceberg, seed):
     else:
         made = flipped(whole, chance)
     own = metas.filter(pa.compute.equal(metas["content"], kind)).slice(0, 1)
-    read_manifest(iceberg._view().state, made, own)
+    read_manifest(doors.view(iceberg).state, made, own)
 
 
 @fuzzed(120)
@@ -311,7 +312,7 @@ def test_iceberg_manifest_lists(iceberg, seed):
         if chance.random() < 0.6
         else with_schema(whole, changed(avro.read_head(whole).schema, chance))
     )
-    base = iceberg._view().state
+    base = doors.view(iceberg).state
     where = bind(sql_text.parse("dt = 'a' and id < 2"), base.schema.fields)
     try:
         metas = manifest.parse_list(made, "snap-1.avro")
@@ -574,7 +575,7 @@ def database(tmp_path_factory):
         connection.execute(f"create table {name} ({', '.join(columns)})")
     connection.commit()
     client = SqlCatalog(f"sqlite:///{folder}/any.sqlite")
-    yield connection, client, metadata_file(t).as_uri().replace("file:///", "file:/"), t._store
+    yield connection, client, metadata_file(t).as_uri().replace("file:///", "file:/"), doors.store(t)
     connection.close()
 
 

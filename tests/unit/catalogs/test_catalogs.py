@@ -27,6 +27,7 @@ from lakeformat.storage.files import open_store
 from lakeformat.storage.head import Pointer, SwapHead
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.simulation.failing import NthCallFails
 from tests.simulation.writers import SCHEMA as WRITERS_SCHEMA
 from tests.simulation.writers import write
@@ -284,7 +285,7 @@ def test_tables_of_a_catalog_lie_in_object_storage_too(tmp_path):
         assert moved.remove_orphan_files(older_than=AT_ONCE, dry_run=True) == []
         lake.drop_table("b.t", purge=True)
         assert lake.tables() == []
-        assert lake._store.list("") == []
+        assert doors.store(lake).list("") == []
 
 
 # --- the database as others have it -------------------------------------------------------------------------------------

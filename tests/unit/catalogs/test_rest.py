@@ -22,6 +22,7 @@ from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.credentials import Renewing
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.unit.rest_server import RestServer
 from tests.unit.serving import Serving
 
@@ -158,7 +159,7 @@ def test_what_a_server_refuses_for_good_is_said_at_once(place):
 def test_answers_that_are_none_of_icebergs_are_named(place, body: Any, status: int):
     server, table, _ = place
     table().scan()
-    catalog = table()._store.entry.catalog
+    catalog = doors.store(table()).entry.catalog
     server.fault = lambda answer: (status, body)
     for ask in (
         lambda: catalog.namespaces(),
@@ -174,7 +175,7 @@ def test_answers_that_are_none_of_icebergs_are_named(place, body: Any, status: i
 
 def test_a_listing_without_an_end_is_refused(place):
     server, table, _ = place
-    catalog = table()._store.entry.catalog
+    catalog = doors.store(table()).entry.catalog
     catalog.namespaces()  # The client is there.
     server.fault = lambda answer: (200, {**answer()[1], "next-page-token": "again"})
     with pytest.raises(StoreError, match="namespaces: page 'again' of the listing refers to itself"):
@@ -195,7 +196,7 @@ def test_a_token_that_no_header_can_hold_is_refused_and_asked_for_again(place):
 
 def test_credentials_that_never_end(place):
     server, table, _ = place
-    catalog = table()._store.entry.catalog
+    catalog = doors.store(table()).entry.catalog
     catalog.namespaces()  # The client is there.
     config = {"s3.access-key-id": "a", "s3.session-token-expires-at-ms": str(2**63 - 1)}
     server.fault = lambda answer: (200, {"metadata": {"location": "s3://b/t"}, "config": config})
@@ -214,7 +215,7 @@ def test_a_namespace_has_properties_and_goes(place, tmp_path):
     server.properties = {"k": 2}
     with pytest.raises(StoreError, match="as Iceberg's REST specification"):
         lake.namespace_properties("a")
-    catalog = table()._store.entry.catalog
+    catalog = doors.store(table()).entry.catalog
     with pytest.raises(InvalidInput, match="it has tables"):
         catalog.drop_namespace("a")
     server.names = []

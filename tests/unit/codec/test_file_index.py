@@ -19,6 +19,7 @@ from lakeformat.errors import CorruptFile
 from lakeformat.model.schema import Kind, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.golden.archives import unzipped
 
 NAMES = ["embedded", "beside"]  # In the manifest, and in files beside the data files.
@@ -65,20 +66,20 @@ def test_files_that_hold_none_of_the_values_are_left_out(name):
 
 def test_an_index_that_is_lost_leaves_nothing_out_and_a_damaged_one_is_an_error():
     table = golden("beside")
-    path = next(file.path for file in table._store.list("") if file.path.endswith(".index"))
-    table._store.delete([path])
-    assert files(Table("t", table._store, Paimon()), "b = 1") == 1
-    for damaged in (b"", b"no index of any kind", table._store.read(path.replace(".index", ""))):
-        table._store.write(path, damaged)
+    path = next(file.path for file in doors.store(table).list("") if file.path.endswith(".index"))
+    doors.store(table).delete([path])
+    assert files(Table("t", doors.store(table), Paimon()), "b = 1") == 1
+    for damaged in (b"", b"no index of any kind", doors.store(table).read(path.replace(".index", ""))):
+        doors.store(table).write(path, damaged)
         with pytest.raises(CorruptFile, match=r"\.index"):
-            Table("t", table._store, Paimon()).scan(where="b = 1").to_arrow()
+            Table("t", doors.store(table), Paimon()).scan(where="b = 1").to_arrow()
 
 
 def test_index_files_stay_with_their_files_and_go_with_them():
     table = golden("beside")
 
     def indexes() -> set[str]:
-        return {file.path for file in table._store.list("") if file.path.endswith(".index")}
+        return {file.path for file in doors.store(table).list("") if file.path.endswith(".index")}
 
     def live() -> set[str]:
         return {f"{path}.index" for task in table.scan().plan() for path in task.paths}
@@ -129,7 +130,7 @@ def test_indexes_are_those_of_java(name, later):
 
 def indexes_of(table: Table) -> list[tuple[bool, dict[str, dict[str, bytes]]]]:
     """Of each file whether its indexes lie in its entry, and what they are."""
-    view = table._view()
+    view = doors.view(table)
     entries = manifest.live_entries(view.reader, view.state.document, view.schema).sort_by("_CREATION_TIME")
     found = []
     for name, extra, embedded in zip(
@@ -293,7 +294,7 @@ def test_files_get_the_indexes_that_they_lack_and_keep_the_others(tmp_path, key)
     ).commit()
     assert t.rewrite_file_index() is not None
     assert t.rewrite_file_index() is None
-    view = t._view()
+    view = doors.view(t)
     entries = manifest.live_entries(view.reader, view.state.document, view.schema)
     extra = zip(entries["_PARTITION"].to_pylist(), entries["_EXTRA_FILES"].to_pylist(), strict=True)
     paths = {path.rsplit("/", 1)[-1]: path for path in (file.path for file in t.stored_files())}

@@ -19,6 +19,7 @@ from lakeformat.maintenance import convert
 from lakeformat.storage import fence
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.simulation.failing import NthCallFails, faults, holding
 from tests.simulation.turns import FaultyStore, Turns
 from tests.unit.maintenance.test_mirror import AT_ONCE, VECTORS, data, keyed, made, seen
@@ -116,7 +117,7 @@ def test_a_paimon_table_becomes_an_iceberg_table(kind):
     fill, make, properties = TABLES[kind]
     table = make(**properties)
     fill(table)
-    store, rows, files = table._store, seen(table), parquet(table._store)
+    store, rows, files = doors.store(table), seen(table), parquet(doors.store(table))
     convert.convert(store, Paimon(), Iceberg(), history=False)
     now = opened(store)
     assert now.format == "iceberg"
@@ -182,7 +183,7 @@ def test_an_iceberg_table_becomes_a_paimon_table(kind):
     table = iceberg(**ICEBERG[kind])
     table.delete("id = 2")
     table.alter().add_column("more", "int").commit()
-    store, before = table._store, parquet(table._store)
+    store, before = doors.store(table), parquet(doors.store(table))
     table.append(
         pa.table(
             {"id": [8], "more": pa.array([1], pa.int32()), "dt": ["a"], "ts": pa.nulls(1, ROWS.schema.field("ts").type)}
@@ -220,7 +221,7 @@ def test_whatever_call_fails_an_iceberg_table_is_whole(after):
     table = iceberg()
     table.delete("id = 2")
     rows = seen(table)
-    files = {f.path: table._store.read(f.path) for f in table._store.list("")}
+    files = {f.path: doors.store(table).read(f.path) for f in doors.store(table).list("")}
     counting = NthCallFails(holding(files), 0, after)
     convert.convert(counting, Iceberg(), Paimon(), history=False)
     for n, call in faults(counting.made, after):
@@ -241,7 +242,7 @@ def test_whatever_call_fails_an_iceberg_table_is_whole(after):
 def test_files_of_each_schema_stay_where_they_are():
     table = iceberg()
     changed(table)
-    store, rows = table._store, seen(table)
+    store, rows = doors.store(table), seen(table)
     files = parquet(store)
     convert.convert(store, Iceberg(), Paimon(), history=False)
     now = opened(store)
@@ -272,9 +273,9 @@ def test_a_column_with_an_initial_default_is_written():
     table = iceberg(properties={"format-version": "3"})
     table.alter().add_column("more", "int", default="5").commit()
     rows = seen(table)
-    convert.convert(table._store, Iceberg(), Paimon(), history=False)
-    assert seen(opened(table._store)) == rows
-    assert opened(table._store).scan(where="more = 5").count() == 6
+    convert.convert(doors.store(table), Iceberg(), Paimon(), history=False)
+    assert seen(opened(doors.store(table))) == rows
+    assert opened(doors.store(table)).scan(where="more = 5").count() == 6
 
 
 @pytest.mark.parametrize("to", ["paimon", "iceberg"])
@@ -328,7 +329,7 @@ def test_metadata_beside_the_warehouse_goes_with_the_conversion(tmp_path):
     table = lake.create_table("db.t", ROWS.schema, properties={"metadata.iceberg.storage": "hadoop-catalog"})
     table.append(ROWS)
     assert list((tmp_path / "iceberg").rglob("*.avro"))
-    assert seen(lake.convert("db.t", to="iceberg")) == seen(Table("t", table._store, Iceberg()))
+    assert seen(lake.convert("db.t", to="iceberg")) == seen(Table("t", doors.store(table), Iceberg()))
     assert not list((tmp_path / "iceberg").rglob("*.*"))
 
 
@@ -356,27 +357,27 @@ def test_what_has_no_place_in_paimon_is_refused_and_nothing_changes(tmp_path, as
 
 def test_a_converted_table_can_keep_metadata_of_its_former_format():
     table = iceberg()
-    convert.convert(table._store, Iceberg(), Paimon(), history=False)
-    now = opened(table._store)
+    convert.convert(doors.store(table), Iceberg(), Paimon(), history=False)
+    now = opened(doors.store(table))
     now.alter().set_properties({"metadata.iceberg.storage": "table-location"}).commit()
     now.append(ROWS)
-    assert Table("i", now._store, Iceberg()).scan().count() == now.scan().count() == 10
+    assert Table("i", doors.store(now), Iceberg()).scan().count() == now.scan().count() == 10
 
 
 def test_there_and_back_no_data_file_moves():
     table = iceberg()
-    rows, files = seen(table), parquet(table._store)
-    convert.convert(table._store, Iceberg(), Paimon(), history=False)
-    convert.convert(table._store, Paimon(), Iceberg(), history=False)
-    assert seen(opened(table._store)) == rows
-    assert parquet(table._store) == files
+    rows, files = seen(table), parquet(doors.store(table))
+    convert.convert(doors.store(table), Iceberg(), Paimon(), history=False)
+    convert.convert(doors.store(table), Paimon(), Iceberg(), history=False)
+    assert seen(opened(doors.store(table))) == rows
+    assert parquet(doors.store(table)) == files
 
 
 def test_a_commit_to_an_iceberg_table_on_the_way_is_converted_too():
     table = iceberg()
-    store = Interrupted(table._store, lambda: table.append(ROWS))
+    store = Interrupted(doors.store(table), lambda: table.append(ROWS))
     convert.convert(store, Iceberg(), Paimon(), history=False)
-    assert len(seen(opened(table._store))) == 10
+    assert len(seen(opened(doors.store(table)))) == 10
     with pytest.raises(NotFound):
         table.append(ROWS)
 
@@ -386,7 +387,7 @@ def test_a_commit_to_an_iceberg_table_on_the_way_is_converted_too():
 def test_rows_of_racing_writers_are_there_or_were_refused(to, seed):
     table = made(**OFF) if to == "iceberg" else iceberg()
     plain(table) if to == "iceberg" else None
-    store, rows = table._store, data if to == "iceberg" else lambda i: ROWS.slice(0, 1).set_column(0, "id", [[i]])
+    store, rows = doors.store(table), data if to == "iceberg" else lambda i: ROWS.slice(0, 1).set_column(0, "id", [[i]])
     former, after = (Paimon(), Iceberg()) if to == "iceberg" else (Iceberg(), Paimon())
     turns, there = Turns(seed, pause_ratio=0.02), {row["id"] for row in table.scan(["id"]).to_arrow().to_pylist()}
 
@@ -419,8 +420,8 @@ def test_history_stays_where_it_is_asked_for():
     table.alter().rename_column("v", "w").commit()
     table.delete("id = 2")
     rows = {s.id: seen(table, snapshot_id=s.id) for s in table.snapshots()}
-    convert.convert(table._store, Paimon(), Iceberg(), history=True)
-    now = opened(table._store)
+    convert.convert(doors.store(table), Paimon(), Iceberg(), history=True)
+    now = opened(doors.store(table))
     assert [s.id for s in now.snapshots()] == list(rows)
     assert {id: len(seen(now, snapshot_id=id)) for id in rows} == {id: len(each) for id, each in rows.items()}
     assert seen(now, tag="kept") == rows[1]
@@ -429,8 +430,8 @@ def test_history_stays_where_it_is_asked_for():
 def test_a_writer_of_the_former_format_fails():
     table = made(**OFF)
     plain(table)
-    files = {f.path: table._store.read(f.path) for f in table._store.list("")}
-    convert.convert(table._store, Paimon(), Iceberg(), history=False)
+    files = {f.path: doors.store(table).read(f.path) for f in doors.store(table).list("")}
+    convert.convert(doors.store(table), Paimon(), Iceberg(), history=False)
     with pytest.raises(NotFound):
         table.append(data(9))
     # Also one that looks while the conversion is being finished.
@@ -450,20 +451,20 @@ def test_what_has_no_place_in_iceberg_is_refused_and_nothing_changes():
     table = made(**OFF)
     plain(table)
     table.create_branch("b")
-    before = {f.path for f in table._store.list("")}
+    before = {f.path for f in doors.store(table).list("")}
     with pytest.raises(UnsupportedFeature, match="branch 'b'"):
-        convert.convert(table._store, Paimon(), Iceberg(), history=False)
-    assert {f.path for f in table._store.list("")} == before
+        convert.convert(doors.store(table), Paimon(), Iceberg(), history=False)
+    assert {f.path for f in doors.store(table).list("")} == before
 
 
 def test_rows_that_no_reader_sees_yet_are_not_lost():
     table = keyed(**OFF, bucket="-2")
     table.upsert(data(1, 2))
     with pytest.raises(UnsupportedFeature, match="postponed"):
-        convert.convert(table._store, Paimon(), Iceberg(), history=False)
+        convert.convert(doors.store(table), Paimon(), Iceberg(), history=False)
     table.compact()
-    convert.convert(table._store, Paimon(), Iceberg(), history=False)
-    assert opened(table._store).scan().count() == 2
+    convert.convert(doors.store(table), Paimon(), Iceberg(), history=False)
+    assert opened(doors.store(table)).scan().count() == 2
 
 
 @pytest.mark.parametrize(("kind", "after"), [("plain", False), ("plain", True), ("keyed, vectors", False)])
@@ -472,7 +473,7 @@ def test_whatever_call_fails_there_is_a_whole_table(kind, after):
     table = make(**properties)
     fill(table)
     rows = seen(table)
-    files = {f.path: table._store.read(f.path) for f in table._store.list("")}
+    files = {f.path: doors.store(table).read(f.path) for f in doors.store(table).list("")}
     counting = NthCallFails(holding(files), 0, after)
     convert.convert(counting, Paimon(), Iceberg(), history=False)
     for n, call in faults(counting.made, after):
@@ -494,9 +495,9 @@ def test_whatever_call_fails_there_is_a_whole_table(kind, after):
 def test_a_commit_of_others_on_the_way_is_converted_too():
     table = made(**OFF)
     plain(table)
-    store = Interrupted(table._store, lambda: table.append(data(7)))
+    store = Interrupted(doors.store(table), lambda: table.append(data(7)))
     convert.convert(store, Paimon(), Iceberg(), history=False)
-    assert len(seen(opened(table._store))) == 5
+    assert len(seen(opened(doors.store(table)))) == 5
 
 
 def test_a_lake_converts_by_name(tmp_path):
@@ -528,7 +529,7 @@ def test_only_data_files_of_the_former_table_are_left_to_delete(kind):
     table = iceberg(Leaving(), **ICEBERG[kind])
     table.delete("id = 2")
     table.compute_table_stats(["id"])
-    store, before = table._store, data_files(table)
+    store, before = doors.store(table), data_files(table)
     _, leaves = convert._adopted(store, Iceberg(), Paimon(), ArrowEngine())
     now = {store.location(path) for task in opened_as(store, Paimon()).scan().plan() for path in task.paths}
     assert {store.location(path) for path in leaves} == before - now

@@ -12,6 +12,7 @@ from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.operation import Request, Rewrite, RowDelta
 from lakeformat.model.predicate import ALWAYS
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -52,7 +53,7 @@ def ids(table, **how):
 
 def kinds(table):
     """(content, rows) of the delete files that are live."""
-    found = manifest.live_entries(table._store, table._view().state, content=manifest.ManifestContent.DELETES)
+    found = manifest.live_entries(doors.store(table), doors.view(table).state, content=manifest.ManifestContent.DELETES)
     return sorted(zip(found["content"].to_pylist(), found["record_count"].to_pylist(), strict=True))
 
 
@@ -118,7 +119,7 @@ def test_nulls_and_columns_that_changed(lake):
 
 def test_a_compaction_meanwhile_never_brings_rows_back(table):
     """It read the table before the keys were deleted, and relies on these to stay."""
-    store, base, engine = table._store, table._view(), ArrowEngine(1)
+    store, base, engine = doors.store(table), doors.view(table), ArrowEngine(1)
     tasks = base.compaction.tasks(True, ALWAYS)
     late = Rewrite(
         request=Request(id="late"),
@@ -136,7 +137,7 @@ def test_a_compaction_meanwhile_never_brings_rows_back(table):
 @pytest.mark.parametrize("meanwhile", ["compact", "overwrite", "convert", "delete", "append", "keys"])
 def test_a_conversion_minds_what_others_did_to_its_files(table, meanwhile):
     delete_keys(table, [(3, "a"), (12, "a")])
-    store, base = table._store, table._view()
+    store, base = doors.store(table), doors.view(table)
     tasks, gone, files = base.delete_files.conversion()
     added = tuple(file for written in ArrowEngine(1).mark(store, tasks) for file in written)
     request = Request(id="late", absent_until=base.version)
@@ -178,7 +179,7 @@ def test_files_of_positions_become_vectors_but_for_data_files_that_have_one(lake
     t.delete("id = 2")
     left = ids(t)
     assert t.rewrite_position_deletes().kind == "compact"
-    found = manifest.live_entries(t._store, t._view().state, content=manifest.ManifestContent.DELETES)
+    found = manifest.live_entries(doors.store(t), doors.view(t).state, content=manifest.ManifestContent.DELETES)
     assert found["file_format"].to_pylist() == ["PUFFIN", "PUFFIN"]
     assert len(set(found["referenced_data_file"].to_pylist())) == 2  # One for each data file.
     assert sorted(found["record_count"].to_pylist()) == [2, 2]

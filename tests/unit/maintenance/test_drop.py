@@ -18,6 +18,7 @@ from lakeformat.storage.catalogued import Catalogued
 from lakeformat.storage.head import RESTORED
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.simulation.failing import NthCallFails
 from tests.unit.catalogs.test_catalogs import Counted, FailingEntry
 from tests.unit.s3_server import S3Server
@@ -253,10 +254,10 @@ def test_a_bucket_has_the_names_of_all_its_schemes():
         table.append(rows(2))
         table.compact(full=True)
         assert len(table.expire_snapshots(retain_last=1).snapshots) == 2
-        assert [f.path.rpartition("/")[0] for f in table._store.list("data")] == ["data"], "the old files went"
+        assert [f.path.rpartition("/")[0] for f in doors.store(table).list("data")] == ["data"], "the old files went"
         assert content(theirs) == [1, 2]
         Lake(uri, **server.options).drop_table("a.t")
-        assert table._store.list("") == []
+        assert doors.store(table).list("") == []
 
 
 def test_the_files_of_a_snapshot_table_outlive_it_also_where_it_writes_beside_them(tmp_path):
@@ -294,20 +295,20 @@ def test_a_rest_servers_table_goes_with_what_is_its_own():
         table.append(pa.table({"id": [2]}))
         table.append(pa.table({"id": [3]}))
         server.names.append("alias")
-        before = [f.path for f in table._store.list("")]
+        before = [f.path for f in doors.store(table).list("")]
         with pytest.raises(InvalidInput, match=r"shares its location with a\.alias"):
             lake.drop_table("a.t", purge=True)
-        table._store.write(f"data/{LOST}.parquet", b"x")
+        doors.store(table).write(f"data/{LOST}.parquet", b"x")
         with pytest.raises(InvalidInput, match=r"is the location of a\.alias too"):
             table.remove_orphan_files(older_than=AT_ONCE)
-        assert [f.path for f in table._store.list("") if LOST not in f.path] == before
+        assert [f.path for f in doors.store(table).list("") if LOST not in f.path] == before
         server.names.remove("alias")
         swept = [f.path for f in table.remove_orphan_files(older_than=AT_ONCE)]
         assert [path for path in swept if path.startswith("data/")] == [f"data/{LOST}.parquet"]
         before = [path for path in before if path not in swept]
         lake.drop_table("a.t")
         assert server.names == []
-        assert [f.path for f in table._store.list("")] == before
+        assert [f.path for f in doors.store(table).list("")] == before
 
 
 # --- faults -------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, ListOf, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.draw import IS_LONG
 from tests.simulation.failing import NthCallFails, faults, holding
 from tests.simulation.turns import FaultyStore, Turns
@@ -74,11 +75,11 @@ def seen(table, **version):
 
 
 def shown(table):
-    return Table("i", table._store, Iceberg())
+    return Table("i", doors.store(table), Iceberg())
 
 
 def document(table):
-    return iceberg_metadata.newest(table._store).document
+    return iceberg_metadata.newest(doors.store(table)).document
 
 
 def require_same(table, history=True):
@@ -146,12 +147,14 @@ def test_iceberg_shows_the_rows_of_each_snapshot_after_each_verb(properties):
         kept = {row["snapshot_id"] for row in table.inspect.snapshots().to_pylist()} | set(tags.values())
         assert {s["snapshot-id"] for s in document(table)["snapshots"]} <= kept, verb
     named = {p for s in document(table)["snapshots"] for p in reached(table, s)}
-    there = {table._store.location(p.path) for p in table._store.list("metadata") if p.path.endswith(".avro")}
+    there = {
+        doors.store(table).location(p.path) for p in doors.store(table).list("metadata") if p.path.endswith(".avro")
+    }
     assert there == named  # What expired took its manifests along.
 
 
 def reached(table, snapshot):
-    listed = iceberg_manifest.metas_of(table._store, snapshot)
+    listed = iceberg_manifest.metas_of(doors.store(table), snapshot)
     return [snapshot["manifest-list"], *listed["manifest_path"].to_pylist()]
 
 
@@ -189,7 +192,7 @@ def test_numbers_are_those_of_paimon_as_its_own_engines_go_on_from_them():
     table = made()
     for i in range(3):
         table.append(data(i))
-    store, said = table._store, document(table)
+    store, said = doors.store(table), document(table)
     assert store.read("metadata/version-hint.text") == b"3"
     assert [p.path for p in store.list("metadata") if "metadata.json" in p.path] == ["metadata/v3.metadata.json"]
     assert said["last-sequence-number"] == said["current-snapshot-id"] == 3
@@ -205,7 +208,7 @@ def test_old_documents_stay_as_asked():
     table = made(**{"metadata.iceberg.previous-versions-max": "2"})
     for i in range(5):
         table.append(data(i))
-    there = [p.path for p in table._store.list("metadata") if "metadata.json" in p.path]
+    there = [p.path for p in doors.store(table).list("metadata") if "metadata.json" in p.path]
     assert there == [f"metadata/v{i}.metadata.json" for i in (3, 4, 5)]
 
 
@@ -215,7 +218,7 @@ def test_an_append_costs_as_many_calls_however_large_the_table_is(properties):
     for count in (3, 12):
         for i in range(count):
             table.append(data(i, dt=f"{i % 5}"))
-        counting = NthCallFails(table._store, 0, False)
+        counting = NthCallFails(doors.store(table), 0, False)
         Table("t", counting, Paimon()).append(data(count))
         calls.append({kind: n for kind, n in counting.made.items() if " metadata" in kind})
     assert calls[0] == calls[1]
@@ -249,14 +252,14 @@ def test_a_branch_leaves_it_alone_until_the_table_goes_there():
 def test_what_is_behind_is_made_up_for():
     table = made()
     table.append(data(1))
-    plain = Table("t", table._store, Paimon())
-    held = holding({p.path: table._store.read(p.path) for p in table._store.list("metadata")})
+    plain = Table("t", doors.store(table), Paimon())
+    held = holding({p.path: doors.store(table).read(p.path) for p in doors.store(table).list("metadata")})
     for i in (2, 3):
         plain.append(data(i))
     table.delete("id = 2")
     forget(table)
     for file in held.list(""):
-        table._store.write(file.path, held.read(file.path))
+        doors.store(table).write(file.path, held.read(file.path))
     assert document(table)["current-snapshot-id"] == 1
     assert table.sync_iceberg().id == 4
     require_same(table)
@@ -273,19 +276,19 @@ def test_a_rollback_is_shown_with_its_commit_and_when_it_is_made_up_for():
         table.append(data(i))
     table.rollback_to(snapshot_id=1)
     require_same(table)
-    before = {p.path: table._store.read(p.path) for p in table._store.list("metadata")}
+    before = {p.path: doors.store(table).read(p.path) for p in doors.store(table).list("metadata")}
     table.append(data(7))
     table.rollback_to(snapshot_id=1)
     table.append(data(8))
     forget(table)
-    table._store.write_many(before)
+    doors.store(table).write_many(before)
     table.sync_iceberg()
     require_same(table)
     assert table.scan().count() == 2
 
 
 def forget(table):
-    table._store.delete([p.path for p in table._store.list("metadata")])
+    doors.store(table).delete([p.path for p in doors.store(table).list("metadata")])
 
 
 def test_a_missing_schema_file_is_named_and_hinders_only_what_needs_it():
@@ -293,21 +296,21 @@ def test_a_missing_schema_file_is_named_and_hinders_only_what_needs_it():
     table.append(data(1, 2))
     table.alter().add_column("n", "int").commit()
     table.append(data(3))
-    old = table._store.read("schema/schema-0")
-    table._store.delete(["schema/schema-0"])
+    old = doors.store(table).read("schema/schema-0")
+    doors.store(table).delete(["schema/schema-0"])
     forget(table)
-    behind = Table("t", table._store, Paimon())  # Which has not read that schema yet.
+    behind = Table("t", doors.store(table), Paimon())  # Which has not read that schema yet.
     for asked in (behind.sync_iceberg, lambda: seen(behind)):
         with pytest.raises(CorruptTable, match="schema/schema-0 is missing, and data files at snapshot 2 were"):
             asked()
-    assert not table._store.names("metadata")
-    table._store.write("schema/schema-0", old)
+    assert not doors.store(table).names("metadata")
+    doors.store(table).write("schema/schema-0", old)
     behind.sync_iceberg()
     require_same(behind)
     behind.overwrite(data(1, 2, 3))
-    table._store.delete(["schema/schema-0"])
+    doors.store(table).delete(["schema/schema-0"])
     forget(table)
-    newest = Table("t", table._store, Paimon())
+    newest = Table("t", doors.store(table), Paimon())
     newest.sync_iceberg()
     assert seen(shown(newest)) == seen(newest)
 
@@ -316,7 +319,7 @@ def test_a_number_that_another_engine_gives_again_is_shown_anew():
     table = made()
     for i in range(3):
         table.append(data(i))
-    store = table._store
+    store = doors.store(table)
     store.delete(["snapshot/snapshot-3", "snapshot/snapshot-2"])  # As Java's rollback does.
     store.write("snapshot/LATEST", b"1")
     table.sync_iceberg()
@@ -339,16 +342,16 @@ def test_metadata_that_java_wrote_is_gone_on_from():
     table = made()
     table.append(data(1, 2))
     path = "metadata/v1.metadata.json"
-    said = json.loads(table._store.read(path))
+    said = json.loads(doors.store(table).read(path))
     uuid = said["table-uuid"]
     said = {k: v for k, v in said.items() if k in ("format-version", "table-uuid", "location", "last-sequence-number",
             "last-updated-ms", "last-column-id", "schemas", "current-schema-id", "partition-specs", "default-spec-id",
             "last-partition-id", "sort-orders", "default-sort-order-id", "snapshots", "current-snapshot-id")}  # fmt: skip
     said["snapshots"][0]["summary"] = {"operation": "append"}
-    table._store.write(path, json.dumps(said).encode())
+    doors.store(table).write(path, json.dumps(said).encode())
     table.create_tag("one")
     assert "one" in document(table)["refs"]
-    table._store.write(path, json.dumps(said).encode())
+    doors.store(table).write(path, json.dumps(said).encode())
     table.delete("id = 1")
     table.append(data(3))
     require_same(table)
@@ -387,7 +390,7 @@ def test_switched_on_later_it_shows_all_there_is():
     table = made(**{"metadata.iceberg.storage": "disabled"})
     table.append(data(1))
     table.append(data(2))
-    assert not table._store.list("metadata")
+    assert not doors.store(table).list("metadata")
     assert table.sync_iceberg() is None
     table.alter().set_properties(HERE).commit()
     require_same(table)
@@ -444,7 +447,7 @@ def test_a_tag_of_a_table_whose_metadata_others_keep_is_made(tmp_path: Path):
     """Of a table with an option that no write would take."""
     table = made(**{"metadata.iceberg.storage": "disabled"})
     table.append(data(1))
-    store = table._store
+    store = doors.store(table)
     schema = json.loads(store.read("schema/schema-0"))
     schema["options"]["metadata.iceberg.storage"] = "hive-catalog"
     store.write("schema/schema-0", json.dumps(schema).encode())
@@ -460,7 +463,7 @@ def test_in_its_own_folder_it_goes_with_the_table(tmp_path: Path):
     table.append(pa.table({"id": [1]}))
     assert lake.table("db.t").format == "paimon"
     moved = lake.rename_table("db.t", "db.u")
-    assert seen(Table("i", moved._store, Iceberg())) == seen(moved)
+    assert seen(Table("i", doors.store(moved), Iceberg())) == seen(moved)
     lake.drop_table("db.u")
     assert not (tmp_path / "db.db" / "u").exists()
 
@@ -502,7 +505,7 @@ def test_whatever_call_fails_readers_see_a_snapshot_and_the_next_commit_makes_up
     table = made(**VECTORS, **{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
     table.append(data(1, 2, 3))
     table.append(data(4, dt="b"))
-    files = {p.path: table._store.read(p.path) for p in table._store.list("")}
+    files = {p.path: doors.store(table).read(p.path) for p in doors.store(table).list("")}
 
     def act(store):
         other = Table("t", store, Paimon())
@@ -532,7 +535,7 @@ def test_whatever_call_fails_readers_see_a_snapshot_and_the_next_commit_makes_up
 def test_racing_writers_leave_metadata_of_the_newest_snapshot(seed):
     table = made()
     table.append(data(0))
-    store, turns = table._store, Turns(seed, pause_ratio=0.02)
+    store, turns = doors.store(table), Turns(seed, pause_ratio=0.02)
 
     def work(actor, first):
         own = Table("t", FaultyStore(store, turns, actor, 0.02, 0.0), Paimon())

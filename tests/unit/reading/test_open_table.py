@@ -11,6 +11,7 @@ import lakeformat
 from lakeformat import InvalidInput, Lake, NoSuchFile, NotFound, UnsupportedFeature
 from lakeformat.errors import AlreadyExists, CorruptTable
 from lakeformat.table import Table
+from tests import doors
 from tests.unit.s3_server import S3Server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
@@ -72,7 +73,7 @@ def test_a_table_is_read_and_no_verb_changes_it(made):
         lambda s: s.remove_empty_folders(["x"]), lambda s: s.move_folder("x", "y"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match="read-only"):
-            change(opened._store)
+            change(doors.store(opened))
     assert files(folder(table)) == before
     table.append(rows(4))
     assert ids(opened) == ([1, 2, 3] if path.endswith(".json") else [1, 2, 3, 4])

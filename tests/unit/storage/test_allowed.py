@@ -23,6 +23,7 @@ import pytest
 import lakeformat
 from lakeformat import InvalidInput, Lake, LakeError, OutOfReach
 from lakeformat.storage import allowed
+from tests import doors
 from tests.unit.dialects.iceberg.test_foreign_metadata import rewrite
 from tests.unit.s3_server import S3Server
 from tests.unit.serving import Serving
@@ -429,7 +430,12 @@ def test_object_storage_is_kept_to_as_well(world):
             "http://127.0.0.1:1/x/y",
             f"{bucket}/w2/x",
         ):
-            for call in (table._store.read, table._store.exists, table._store.open, table._store.location):
+            for call in (
+                doors.store(table).read,
+                doors.store(table).exists,
+                doors.store(table).open,
+                doors.store(table).location,
+            ):
                 with pytest.raises(OutOfReach, match=r"names .* none of the allowed locations"):
                     call(name)
         with pytest.raises(OutOfReach, match="outside, which"):

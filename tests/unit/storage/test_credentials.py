@@ -17,6 +17,7 @@ from lakeformat.storage.catalogued import files_of
 from lakeformat.storage.credentials import Issued, Lease, Renewing
 from lakeformat.storage.files import open_store
 from lakeformat.table import Table
+from tests import doors
 from tests.unit.rest_server import RestServer
 from tests.unit.s3_server import S3Server
 
@@ -259,7 +260,7 @@ def catalog(short, uses=1000):
             bucket, _, key = location.removeprefix("s3://").partition("/")
             return {"Bucket": bucket, "Key": key}
 
-        newest = max(f.path for f in made._store.list("metadata") if f.path.endswith(".metadata.json"))
+        newest = max(f.path for f in doors.store(made).list("metadata") if f.path.endswith(".metadata.json"))
         server = RestServer(
             f"{made.uri}/{newest}",
             read=lambda location: client.get_object(**place(location))["Body"].read(),
@@ -292,7 +293,7 @@ def test_a_job_goes_on_with_new_credentials(endpoint):
         assert ids(table) == [2, 3]
         asked = [path for path in server.asked if path.endswith("/credentials")]
         assert bool(asked) == (endpoint is not None and endpoint.startswith("/"))
-        shown = f"{table!r} {table._store!r} {lake!r}"
+        shown = f"{table!r} {doors.store(table)!r} {lake!r}"
         assert not any(text in shown for text in ("vended-", "hidden", "secret"))
 
 
@@ -318,7 +319,7 @@ def test_another_process_asks_for_its_own():
         server.short = len(server.vended)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            assert pool.submit(ids_in, table._store).result() == [1]
+            assert pool.submit(ids_in, doors.store(table)).result() == [1]
         assert server.is_good(server.vended[-1])
 
 

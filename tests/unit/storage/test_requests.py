@@ -24,6 +24,7 @@ from lakeformat.storage.objects import IN_FLIGHT, TAIL_BYTES
 from lakeformat.storage.streams import NewFile, Ranges
 from lakeformat.table import Table, create
 from lakeformat.warehouse.roots import FORMATS
+from tests import doors
 
 METADATA = ("metadata/", "snapshot/", "schema/", "manifest/", "index/", "tag/")
 BESIDE = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
@@ -233,7 +234,7 @@ def test_a_manifest_is_remembered_as_it_would_be_read(format: str):
 def test_small_delete_files_are_read_together():
     table, store = world("iceberg merge-on-read")
     table.delete("id in (0, 1, 10, 11, 20, 21)")
-    far = Distant(store._store)
+    far = Distant(doors.store(store))
     assert Table("t", far, FORMATS["iceberg"](Cache())).scan().to_arrow().num_rows == 24
     assert len([path for call, path in far.asked if call == "open" and path.endswith("deletes.parquet")]) == 6
     assert far.clock <= 6, far.asked

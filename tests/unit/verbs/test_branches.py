@@ -14,6 +14,7 @@ from lakeformat.model.operation import MergeBranch, Request
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 AT_ONCE = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
@@ -336,7 +337,7 @@ def test_rows_of_branches_that_went_apart_are_merged(tmp_path, options):
         ids = Lake(tmp_path).sql("SELECT _ROW_ID FROM `a.t$row_tracking`".replace("a.t", "a`.`t")).to_arrow()["_ROW_ID"]
         assert sorted(ids.to_pylist()) == list(range(6))
         table.append(rows(7))
-        assert table._view().state.document["nextRowId"] == 7
+        assert doors.view(table).state.document["nextRowId"] == 7
     for branch in ("one", "two"):
         table.delete_branch(branch)
     table.expire_snapshots(retain_last=1)
@@ -435,12 +436,12 @@ def test_the_earliest_snapshot_is_one_from_which_all_exist(paimon):
     for id in range(5):
         paimon.append(rows(id))
     for path in ("snapshot/snapshot-2", "snapshot/snapshot-3"):
-        paimon._store.delete([path])
+        doors.store(paimon).delete([path])
     with pytest.raises(InvalidInput, match="snapshot 3 cannot be the earliest: the snapshots 3 after it are missing"):
         paimon.repair_earliest_snapshot(3)
     with pytest.raises(InvalidInput, match="snapshot 6 cannot be the earliest: it is 1 to 5"):
         paimon.repair_earliest_snapshot(6)
-    assert (paimon.repair_earliest_snapshot(4), paimon._store.read("snapshot/EARLIEST")) == (1, b"4")
+    assert (paimon.repair_earliest_snapshot(4), doors.store(paimon).read("snapshot/EARLIEST")) == (1, b"4")
     assert paimon.repair_earliest_snapshot(5) == 4
     with pytest.raises(InvalidInput, match="snapshot 4 cannot be the earliest"):
         paimon.repair_earliest_snapshot(4)
@@ -722,16 +723,16 @@ def test_a_merge_of_a_branch_loses_to_a_change_of_schema_on_the_way(tmp_path):
     table.create_branch("b")
     table.branch("b").append(rows(2))
     operation = MergeBranch(request=Request(id="merge"), source="b")
-    view = table._view()
+    view = doors.view(table)
     view.check(operation)
     table.alter().add_column("x", "int").commit()
     table.append(rows(3))
     table.branch("b").alter().add_column("y", "int").commit()
     table.branch("b").append(rows(4))
     with pytest.raises(Conflict, match="different schemas"):
-        table._view().check(operation)
+        doors.view(table).check(operation)
     with pytest.raises(Conflict, match="different schemas"):
-        commit(table._store, Paimon().head(table._store), Paimon(), operation)
+        commit(doors.store(table), Paimon().head(doors.store(table)), Paimon(), operation)
     assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 3]
 
 

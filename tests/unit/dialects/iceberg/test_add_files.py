@@ -13,6 +13,7 @@ from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Adopt, Request
 from lakeformat.model.work import WrittenFile
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -265,8 +266,8 @@ def test_asking_again_adds_nothing(table, tmp_path):
 def test_who_loses_a_race_deletes_nothing(table, tmp_path):
     """The files are others': neither a conflict nor a repeat may take them."""
     path = file(tmp_path)
-    store, head = table._store, iceberg.head(table._store)
-    before = table._view()
+    store, head = doors.store(table), iceberg.head(doors.store(table))
+    before = doors.view(table)
     added = (WrittenFile(path, ("a", datetime.date(2024, 1, 1)), 2, Path(path).stat().st_size),)
     request = Request(id="late", schema_id=before.schema.id, partitioning_id=before.schema.partitioning.id)
     table.add_files([path])

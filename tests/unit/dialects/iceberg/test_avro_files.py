@@ -19,6 +19,7 @@ from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.engines import worker
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.work import WrittenFile
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -49,7 +50,7 @@ def lake(tmp_path):
 
 
 def files(table, content=manifest.ManifestContent.DATA):
-    store = table._store
+    store = doors.store(table)
     return manifest.live_entries(
         store, iceberg.load(store, iceberg.head(store).version()).state, content=content
     ).to_pylist()
@@ -64,9 +65,9 @@ def add(table, schema, records, **how):
     sink = io.BytesIO()
     fastavro.writer(sink, schema, records, **how)
     path = f"data/foreign-{len(records)}-{len(schema['fields'])}.avro"
-    table._store.write(path, sink.getvalue())
+    doors.store(table).write(path, sink.getvalue())
     added = (WrittenFile(path, (), len(records), len(sink.getvalue()), file_format="avro"),)
-    commit(table._store, iceberg.head(table._store), iceberg, Append(request=Request(id=path), added=added))
+    commit(doors.store(table), iceberg.head(doors.store(table)), iceberg, Append(request=Request(id=path), added=added))
 
 
 def test_every_type_comes_back_and_fastavro_reads_it(lake):
@@ -305,6 +306,6 @@ def test_places_of_rows_count_over_batches(lake):
     )
     t.append(pa.table({"id": range(100)}))
     t.delete("id in (5, 55, 99)")
-    (task,) = iceberg.load(t._store, iceberg.head(t._store).version()).scan()
-    found = [id for batch in worker.read(t._store, task, batch_rows=7) for id in batch["id"].to_pylist()]
+    (task,) = iceberg.load(doors.store(t), iceberg.head(doors.store(t)).version()).scan()
+    found = [id for batch in worker.read(doors.store(t), task, batch_rows=7) for id in batch["id"].to_pylist()]
     assert found == [i for i in range(100) if i not in (5, 55, 99)]

@@ -34,6 +34,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.work import Content, DeleteFile, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 
 SCHEMA = Schema(
     fields=(Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING))),
@@ -67,7 +68,7 @@ def on(table: Table, text: str) -> Any:
 
 
 def check(table: Table, operation: Operation) -> None:
-    table._view().check(operation)
+    doors.view(table).check(operation)
 
 
 def paths(table: Table, dt: str) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ def test_what_is_asked_of_a_table_as_it_is(table: Table, operation: Any, error: 
     ],
 )
 def test_rows_of_an_earlier_partitioning_are_refused(table: Table, make: Callable[[Request], Operation]):
-    request = replace(REQUEST, partitioning_id=table._view().state.spec.id)
+    request = replace(REQUEST, partitioning_id=doors.view(table).state.spec.id)
     check(table, make(request))
     table.evolve([evolution.DropPartitionField("dt")])
     table.evolve([evolution.AddPartitionField(identity("id").fields[0])])
@@ -167,7 +168,7 @@ def test_rows_of_an_earlier_partitioning_are_refused(table: Table, make: Callabl
 
 
 def test_deletes_may_be_of_an_earlier_partitioning(table: Table):
-    request = replace(REQUEST, partitioning_id=table._view().state.spec.id)
+    request = replace(REQUEST, partitioning_id=doors.view(table).state.spec.id)
     table.evolve([evolution.DropPartitionField("dt")])
     check(table, RowDelta(request=request, added=(replace(IN_A, spec_id=0, content=Content.POSITION_DELETES),)))
 
@@ -238,7 +239,7 @@ def test_files_that_are_in_the_table_are_not_adopted_again(table: Table):
 def test_a_rewrite_minds_deletes_on_what_it_removes(table: Table, kind: str):
     """Also where it does not know what was read; an append since is nothing to it."""
     read = last(table)
-    located = {dt: tuple(map(table._store.location, paths(table, dt))) for dt in "ab"}
+    located = {dt: tuple(map(doors.store(table).location, paths(table, dt))) for dt in "ab"}
 
     def rewrite(dt: str, read_at: int | None) -> Operation:
         return Rewrite(request=REQUEST, removed=located[dt], added=(), kind=kind, read_at=read_at)
@@ -255,7 +256,7 @@ def test_a_rewrite_minds_deletes_on_what_it_removes(table: Table, kind: str):
 @pytest.mark.parametrize("kind", ["delete", "update", "merge"])
 @pytest.mark.parametrize("level", ["snapshot", "serializable"])
 def test_what_a_change_by_row_minds(table: Table, kind: str, level: str):
-    read, file = last(table), table._store.location(paths(table, "a")[0])
+    read, file = last(table), doors.store(table).location(paths(table, "a")[0])
 
     def change(condition: str) -> Operation:
         return RowDelta(
@@ -292,28 +293,28 @@ def test_what_a_change_by_row_minds(table: Table, kind: str, level: str):
 
 def test_delete_files_go_with_an_overwrite_of_their_partition(table: Table):
     table.delete("id = 1")
-    view = table._view()
+    view = doors.view(table)
     for dt, count in (("a", 1), ("b", 0)):
-        assert len(conflict.useless(table._store, view.state, on(table, f"dt = '{dt}'"))) == count
+        assert len(conflict.useless(doors.store(table), view.state, on(table, f"dt = '{dt}'"))) == count
 
 
 def test_an_overwrite_leaves_files_of_an_earlier_partition_spec_alone(table: Table):
     """Their spec does not say whether they lie inside the scope."""
     table.delete("id = 1")
     table.evolve([evolution.DropPartitionField("dt"), evolution.AddPartitionField(identity("id").fields[0])])
-    view, scope = table._view(), on(table, "id = 2")
-    assert len(conflict.useless(table._store, view.state, scope)) == 0
+    view, scope = doors.view(table), on(table, "id = 2")
+    assert len(conflict.useless(doors.store(table), view.state, scope)) == 0
     with pytest.raises(UnsupportedFeature, match="files under an earlier partition spec"):
-        conflict.overwritten(table._store, view.state, scope)
+        conflict.overwritten(doors.store(table), view.state, scope)
 
 
 def test_only_a_compaction_counts_as_of_what_it_read(table: Table):
     read = last(table)
     number = conflict.starting_sequence(
-        table._view().state, Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
+        doors.view(table).state, Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
     )
     assert number == 2
-    state = table._view().state
+    state = doors.view(table).state
     snapshots = [{k: v for k, v in s.items() if k != "sequence-number"} for s in state.document["snapshots"]]
     old = replace(state, document={**state.document, "snapshots": snapshots})  # As version 1 has them.
     compaction = Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=read)
@@ -323,4 +324,4 @@ def test_only_a_compaction_counts_as_of_what_it_read(table: Table):
         Rewrite(request=REQUEST, removed=(), added=(), kind="compact"),
         Rewrite(request=REQUEST, removed=(), added=(), kind="compact", read_at=5),
     ):
-        assert conflict.starting_sequence(table._view().state, other) is None
+        assert conflict.starting_sequence(doors.view(table).state, other) is None

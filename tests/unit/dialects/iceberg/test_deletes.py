@@ -30,6 +30,7 @@ from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.verbs import delete, overwrite, update
 from lakeformat.verbs.change import Change
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -89,7 +90,7 @@ def summary(table):
 
 
 def store_of(table):
-    return table._store
+    return doors.store(table)
 
 
 def base_of(table):
@@ -425,7 +426,7 @@ def test_what_others_do_on_other_branches_breaks_nothing(stored, what):
     audit = stored.create_branch("audit")
     for table, elsewhere in ((stored, audit), (audit, stored)):
         before = ids(table)
-        store, base = store_of(table), table._view()
+        store, base = store_of(table), doors.view(table)
         late = operation(stored, what, "serializable")
         late = replace(late, request=replace(late.request, branch=table._branch, id=f"{what} {table._branch}"))
         if not isinstance(late, Append):

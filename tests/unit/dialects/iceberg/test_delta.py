@@ -11,6 +11,7 @@ import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, UnsupportedFeature
 from lakeformat.engines.keyed.key_map import KeyMap
+from tests import doors
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64()), pa.field("dt", pa.string(), False)])
 LOG = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("dt", pa.string()), ("rowkind", pa.string())])
@@ -30,7 +31,7 @@ def rows_of(table):
 
 def contents(table):
     """How many files of each kind the newest snapshot added."""
-    made = table._view().state.snapshot_document["summary"]
+    made = doors.view(table).state.snapshot_document["summary"]
     names = ("added-data-files", "added-equality-delete-files", "added-position-delete-files")
     return tuple(int(made.get(name, 0)) for name in names)
 

@@ -19,6 +19,7 @@ from lakeformat.model.snapshot import Retention
 from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 
 SCHEMA = Schema(
     fields=(Field(0, "id", scalar(Kind.BIGINT)), Field(1, "dt", scalar(Kind.STRING))), partitioning=identity("dt")
@@ -40,7 +41,7 @@ def table() -> Table:
 def expired(table: Table, retention: Retention, *without: str, **main: int) -> list[int]:
     """How old those are that go, if the snapshots were made at 100, 200 and 300, and did not say what is in `without`. `main`
     is what the branch says that it keeps."""
-    base: Any = table._view()
+    base: Any = doors.view(table)
     made = [
         {key: value for key, value in snapshot.items() if key not in without} | {"timestamp-ms": 100 * number}
         for number, snapshot in enumerate(base.state.document["snapshots"], 1)
@@ -77,7 +78,7 @@ def test_what_a_retention_lets_go(table: Table, retention: Retention, gone: list
 @pytest.mark.parametrize("without", [(), ("sequence-number",)])
 def test_what_is_read_yet_and_all_later_ones_stay(table: Table, without: tuple[str, ...]):
     """Snapshots of version 1 have no sequence number."""
-    ids = [snapshot["snapshot-id"] for snapshot in table._view().state.document["snapshots"]]
+    ids = [snapshot["snapshot-id"] for snapshot in doors.view(table).state.document["snapshots"]]
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[0]), *without) == []
 
 
@@ -118,12 +119,12 @@ def test_a_snapshot_that_no_branch_holds_stays_if_it_is_later_than_what_is_read_
     table: Table, without: tuple[str, ...]
 ):
     without_branch(table)
-    ids = [snapshot["snapshot-id"] for snapshot in table._view().state.document["snapshots"]]
+    ids = [snapshot["snapshot-id"] for snapshot in doors.view(table).state.document["snapshots"]]
     assert expired(table, Retention(1, retain_max=1, keep_from=ids[1]), *without) == [100]
 
 
 def test_snapshots_that_are_named_expire_whatever_their_age(table: Table):
-    ids = [snapshot["snapshot-id"] for snapshot in table._view().state.document["snapshots"]]
+    ids = [snapshot["snapshot-id"] for snapshot in doors.view(table).state.document["snapshots"]]
     table.create_tag("kept", ids[0])
     for wrong, error, said in (
         (ids[0], InvalidInput, "tag 'kept'"),
@@ -145,16 +146,21 @@ def test_snapshots_that_are_named_expire_whatever_their_age(table: Table):
 
 def test_orphans_of_one_folder(table: Table):
     for folder in ("data", "data/dt=a", "metadata"):
-        table._store.write(
+        doors.store(table).write(
             f"{folder}/{uuid.uuid4()}.parquet" if folder != "metadata" else f"metadata/{uuid.uuid4()}-m0.avro", b""
         )
     later = NOW + 1
-    assert len(sweep.sweep(table._store, dialect, later, True)) == 3
-    for below, count in (("data", 2), (f"{table._store.root}/data/dt=a/", 1), ("dat", 0), (table._store.root, 3)):
-        assert len(sweep.sweep(table._store, dialect, later, True, None, below)) == count
-    for below in ("/elsewhere", "data/../..", f"{table._store.root}x"):
+    assert len(sweep.sweep(doors.store(table), dialect, later, True)) == 3
+    for below, count in (
+        ("data", 2),
+        (f"{doors.store(table).root}/data/dt=a/", 1),
+        ("dat", 0),
+        (doors.store(table).root, 3),
+    ):
+        assert len(sweep.sweep(doors.store(table), dialect, later, True, None, below)) == count
+    for below in ("/elsewhere", "data/../..", f"{doors.store(table).root}x"):
         with pytest.raises(InvalidInput, match="not in the table's folder"):
-            sweep.sweep(table._store, dialect, later, False, None, below)
+            sweep.sweep(doors.store(table), dialect, later, False, None, below)
 
 
 @pytest.mark.parametrize("asked", [{"min_files": 3}, {"min_files": 4, "full": True}])
@@ -172,32 +178,32 @@ def without_branch(table: Table) -> None:
 
 def orphan(table: Table) -> str:
     path = f"data/dt=a/{uuid.uuid4()}.parquet"
-    table._store.write(path, b"x")
+    doors.store(table).write(path, b"x")
     return path
 
 
 def without_list(table: Table, **more: Any) -> None:
     """The first snapshot's manifest list is not there, and the document says `more`."""
-    state = table._view().state
+    state = doors.view(table).state
     first, *others = state.document["snapshots"]
     snapshots = [{**first, "manifest-list": f"memory://files/metadata/snap-1-0-{ID}.avro"}, *others]
-    table._store.write(state.location, json.dumps({**state.document, "snapshots": snapshots, **more}).encode())
+    doors.store(table).write(state.location, json.dumps({**state.document, "snapshots": snapshots, **more}).encode())
 
 
 def test_an_expiry_that_was_cut_short_goes_on(table: Table):
     """The first time it got as far as the manifest lists."""
     without_list(table)
-    gone = table._view().state.document["snapshots"][1]["manifest-list"]
+    gone = doors.view(table).state.document["snapshots"][1]["manifest-list"]
     assert len(table.expire_snapshots(retain_last=1).snapshots) == 2
-    assert not table._store.exists(gone)
+    assert not doors.store(table).exists(gone)
     assert table.scan().count() == 3
 
 
 def test_files_that_nobody_names_are_orphans_once_they_are_old_enough(table: Table):
     path = orphan(table)
-    table._store.write("data/dt=a/mine.parquet", b"x")
-    assert table._view().expiring.orphans(NOW) == []
-    assert [file.path for file in table._view().expiring.orphans(NOW + 1)] == [path]
+    doors.store(table).write("data/dt=a/mine.parquet", b"x")
+    assert doors.view(table).expiring.orphans(NOW) == []
+    assert [file.path for file in doors.view(table).expiring.orphans(NOW + 1)] == [path]
 
 
 ID = "0190a5f2-7d3b-7c4e-8a9b-0123456789ab"
@@ -214,34 +220,34 @@ OF_OTHERS = ["metadata/mine.avro", f"metadata/stats-{ID}.puffin", "data/mine.orc
 
 def test_orphans_have_names_that_engines_give(table: Table):
     for path in (*OURS, *OF_OTHERS):
-        table._store.write(path, b"x")
-    assert {file.path for file in table._view().expiring.orphans(NOW + 1)} == set(OURS)
-    assert set(OURS) <= {path for wave in dialect.everything(table._store).waves for path in wave}
+        doors.store(table).write(path, b"x")
+    assert {file.path for file in doors.view(table).expiring.orphans(NOW + 1)} == set(OURS)
+    assert set(OURS) <= {path for wave in dialect.everything(doors.store(table)).waves for path in wave}
 
 
 def test_files_that_a_document_of_a_catalog_names_are_no_orphans(table: Table):
     """Such a document in the folder may be a catalog's newest; some of its snapshots may have expired."""
     table.append(pa.table({"id": pa.array([4], pa.int64()), "dt": ["a"]}))
-    store, newest = table._store, table._view().state.location
+    store, newest = doors.store(table), doors.view(table).state.location
     document = json.loads(store.read(newest))
     document["snapshots"][0]["manifest-list"] = f"memory://files/metadata/snap-1-0-{ID}.avro"
     store.write(f"metadata/00004-{ID}.metadata.json", json.dumps(document).encode())
     store.delete([newest])  # The folder's own newest names less.
     assert table.scan().count() == 3
-    assert table._view().expiring.orphans(NOW + 1) == []
+    assert doors.view(table).expiring.orphans(NOW + 1) == []
     store.delete([f"metadata/00004-{ID}.metadata.json"])
-    assert len(table._view().expiring.orphans(NOW + 1)) == 3
+    assert len(doors.view(table).expiring.orphans(NOW + 1)) == 3
 
 
 def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
     orphan(table)
-    store, path = table._store, "metadata/v4.metadata.json"
+    store, path = doors.store(table), "metadata/v4.metadata.json"
     document = json.loads(store.read(path))
     document["snapshots"][0]["manifest-list"] = "memory://files/metadata/snap-1-0-gone.avro"
     store.write(path, json.dumps(document).encode())
     with pytest.raises(CorruptTable, match=r"gone\.avro is missing.*orphans cannot be distinguished"):
-        table._view().expiring.orphans(NOW + 1)
-    base = table._view()
+        doors.view(table).expiring.orphans(NOW + 1)
+    base = doors.view(table)
     for path in [file.path for file in store.list("metadata")]:
         store.delete([path])
     with pytest.raises(CorruptTable, match="has no metadata"):
@@ -250,8 +256,8 @@ def test_nothing_is_an_orphan_where_a_manifest_list_is_missing(table: Table):
 
 def test_a_table_goes_in_an_order_in_which_it_can_be_asked_for_again(table: Table):
     """Old documents first, what the newest reaches, and that last; folders after those inside them."""
-    found = dialect.everything(table._store)
-    there = [file.path for file in table._store.list("")]
+    found = dialect.everything(doors.store(table))
+    there = [file.path for file in doors.store(table).list("")]
     assert sorted(path for wave in found.waves for path in wave) == sorted(there), "each once"
     first, data, named, last = found.waves
     assert last == ("metadata/v4.metadata.json",)
@@ -263,7 +269,7 @@ def test_a_table_goes_in_an_order_in_which_it_can_be_asked_for_again(table: Tabl
 
 
 def add_file(table: Table, path: str) -> None:
-    view, store = table._view(), table._store
+    view, store = doors.view(table), doors.store(table)
     file = WrittenFile(path, ("a",), 1, 1)
     commit(
         store, dialect.head(store), dialect, Append(request=Request(id=path, absent_until=view.version), added=(file,))
@@ -275,16 +281,16 @@ def test_a_table_goes_with_its_files_in_other_folders_even_if_a_manifest_list_is
 ):
     """Files outside its location stay, and those in the folders of other tables."""
     for path in ("other/foreign.parquet", *(f"{inner}/metadata/v1.metadata.json" for inner in ("flat", "deep"))):
-        table._store.write(path, b"x")
+        doors.store(table).write(path, b"x")
     for path in ("other/file.parquet", "other/deep/file.parquet", "flat/file.parquet", "deep/in/file.parquet"):
-        table._store.write(path, b"x")
+        doors.store(table).write(path, b"x")
         add_file(table, path)
-    state = table._view().state
+    state = doors.view(table).state
     first = state.document["snapshots"][0]
     outside = {"snapshot-id": first["snapshot-id"], "statistics-path": "s3://elsewhere/stats.puffin"}
     without_list(table, statistics=[outside])
-    found = dialect.everything(table._store)
-    there = {file.path for file in table._store.list("")}
+    found = dialect.everything(doors.store(table))
+    there = {file.path for file in doors.store(table).list("")}
     stays = {path for path in there if path.startswith(("other/foreign", "flat/", "deep/"))}
     assert len(stays) == 5
     assert {path for wave in found.waves for path in wave} == there - stays
@@ -296,12 +302,12 @@ def test_a_table_whose_metadata_cannot_be_read_goes_by_the_names_of_its_files(
     table: Table, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
-    table._store.write("data/dt=a/mine.parquet", b"x")
+    doors.store(table).write("data/dt=a/mine.parquet", b"x")
     newest = "metadata/v4.metadata.json"
-    table._store.delete([newest])
-    table._store.write(newest, b"{")
-    found = dialect.everything(table._store)
-    there = {file.path for file in table._store.list("")}
+    doors.store(table).delete([newest])
+    doors.store(table).write(newest, b"{")
+    found = dialect.everything(doors.store(table))
+    there = {file.path for file in doors.store(table).list("")}
     assert {path for wave in found.waves for path in wave} == there - {"data/dt=a/mine.parquet"}
     assert set(found.waves[-1]) == {path for path in there if path.startswith("metadata/v")} | {
         "metadata/version-hint.text"

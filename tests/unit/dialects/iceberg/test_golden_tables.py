@@ -15,6 +15,7 @@ from lakeformat.dialects.iceberg import manifest, manifest_schema
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
+from tests import doors
 from tests.golden import wire
 
 iceberg = Iceberg()
@@ -63,17 +64,17 @@ def test_there_is_a_table_of_each_kind():
 
 def name_manifests_themselves(table):
     """Snapshots as Java wrote them before there were manifest lists (`write.manifest-lists.enabled=false`)."""
-    base = table._view().state
+    base = doors.view(table).state
     document = json.loads(json.dumps(base.document))
     for snapshot in document["snapshots"]:
-        snapshot["manifests"] = manifest.metas_of(table._store, snapshot)["manifest_path"].to_pylist()
-        table._store.delete([snapshot.pop("manifest-list")])
-    table._store.write(base.location, json.dumps(document).encode())
+        snapshot["manifests"] = manifest.metas_of(doors.store(table), snapshot)["manifest_path"].to_pylist()
+        doors.store(table).delete([snapshot.pop("manifest-list")])
+    doors.store(table).write(base.location, json.dumps(document).encode())
 
 
 def drop_counts(table, what):
     """Manifest lists as early writers of version 1 wrote them: without the counts of files, or only of rows."""
-    store, base = table._store, table._view().state
+    store, base = doors.store(table), doors.view(table).state
     document = json.loads(json.dumps(base.document))
     held = [
         f for f in manifest_schema.LIST_FIELDS if what not in f["name"] and f["field-id"] not in (515, 516, 517, 520)
@@ -116,7 +117,7 @@ def test_a_table_of_version_1_goes_on_in_a_later_one(version, lists):
     assert rows(table.scan()) == said(expected["latest"])
     for snapshot_id, answer in expected["snapshots"].items():
         assert rows(table.scan(snapshot_id=int(snapshot_id))) == said(answer), snapshot_id
-    document = table._view().state.document
+    document = doors.view(table).state.document
     assert document["format-version"] == int(version)
     assert not {"schema", "partition-spec"} & document.keys()
     assert ("next-row-id" in document) == (version == "3")

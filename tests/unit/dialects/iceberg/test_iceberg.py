@@ -17,6 +17,7 @@ from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.model.evolution import AddColumn, SetProperties
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.storage.files import open_store
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -277,7 +278,7 @@ def test_an_alias_in_another_catalog_does_not_sweep_files_that_its_table_wrote_s
     )
     table.append(rows((1, "a")))
     other = Lake(tmp_path / "other", catalog="sql")
-    alias = other.register_table("d.alias", table._view().state.location)
+    alias = other.register_table("d.alias", doors.view(table).state.location)
     table.append(rows((2, "a")))
     with pytest.raises(UnsupportedFeature, match=r"gc\.enabled=false"):
         alias.remove_orphan_files(older_than=datetime.timedelta(days=-1))

@@ -14,6 +14,7 @@ from lakeformat import Field, Lake, Schema, UnsupportedFeature
 from lakeformat.dialects.iceberg import manifest
 from lakeformat.engines.kernels import casts
 from lakeformat.model.type_text import parse_type
+from tests import doors
 from tests.unit import hive_files
 from tests.unit.dialects.iceberg.test_pruning_random import KINDS, value
 
@@ -169,7 +170,7 @@ def test_days_beyond_the_years_that_python_knows(lake):
     hive_files.append(t, pa.table({"id": [1], "day": [datetime.date(1, 1, 1)]}, schema=schema))
     numbers, values = manifest.identities(
         pa.table({"_spec": pa.array([0], pa.int32()), "p1000": pa.array([5_000_000], pa.int32()).cast(pa.date32())}),
-        t._view().state,
+        doors.view(t).state,
     )
     assert [values[number] for number in numbers] == [((2, 5_000_000),)]
     assert casts.constant(5_000_000, t.schema.field("day").type, 1).cast(pa.int32())[0].as_py() == 5_000_000
@@ -178,7 +179,7 @@ def test_days_beyond_the_years_that_python_knows(lake):
 
 def test_specs_without_fields_are_told_apart(lake):
     t = lake.create_table("d.t", pa.schema([("id", pa.int64())]), format="iceberg")
-    state = t._view().state
+    state = doors.view(t).state
     both = types.SimpleNamespace(specs={0: state.specs[0], 1: state.specs[0]})
     entries = pa.table({"_spec": pa.array([0, 1, 0], pa.int32())})
     assert manifest.partition_codes(entries, both).tolist() == [0, 1, 0]

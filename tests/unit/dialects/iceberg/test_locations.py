@@ -8,6 +8,7 @@ import pytest
 
 from lakeformat import InvalidInput, Lake
 from lakeformat.dialects.iceberg.layout import Scattered
+from tests import doors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
 OLD = datetime.timedelta(days=-1)  # Older than tomorrow: everything.
@@ -144,7 +145,7 @@ def test_a_stream_and_equality_deletes_reach_the_data_path(tmp_path):
 
 def test_nothing_is_written_outside_the_places_that_a_table_names(tmp_path):
     _, table = made(tmp_path, write_data_path=f"file://{tmp_path}/far")
-    store = table._runner.reach(table._view())
+    store = doors.runner(table).reach(doors.view(table))
     with pytest.raises(InvalidInput, match="outside the root"):
         store.write(f"file://{tmp_path}/farther/x", b"x")
     with pytest.raises(InvalidInput, match="outside the root"):

@@ -15,6 +15,7 @@ from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Append, Request
 from lakeformat.model.work import WrittenFile
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -46,10 +47,10 @@ def add(table, rows, file_format="parquet"):
         rows_of_dicts = [row | {"m": dict(row["m"])} if "m" in row else row for row in rows.to_pylist()]
         fastavro.writer(sink, {"type": "record", "name": "rows", "fields": fields}, rows_of_dicts)
     data = sink.getvalue()
-    table._store.write(path, data)
+    doors.store(table).write(path, data)
     added = (WrittenFile(path, (), rows.num_rows, len(data), file_format=file_format),)
     operation = Append(request=Request(id=path), added=added)
-    commit(table._store, iceberg.head(table._store), iceberg, operation)
+    commit(doors.store(table), iceberg.head(doors.store(table)), iceberg, operation)
 
 
 def mapping(table, **extra):

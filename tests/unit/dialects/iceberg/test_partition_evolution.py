@@ -13,6 +13,7 @@ from lakeformat.commit import commit
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Request
 from lakeformat.verbs.append import append
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -134,12 +135,12 @@ def test_buckets_of_another_number_are_other_buckets(lake):
 
 def test_who_wrote_for_another_spec_starts_over(lake):
     t = lake.create_table("d.t", SCHEMA, format="iceberg", partition_by=["dt"])
-    base = t._view()
+    base = doors.view(t)
     request = Request(id="late", partitioning_id=base.schema.partitioning.id)
-    operation = append(t._runner.change(base, request), rows(row(1)))
+    operation = append(doors.runner(t).change(base, request), rows(row(1)))
     t.alter().drop_partition_field("dt").add_partition_field("truncate(1, dt)").commit()
     with pytest.raises(Conflict, match="partitions"):
-        commit(t._store, iceberg.head(t._store), iceberg, operation)
+        commit(doors.store(t), iceberg.head(doors.store(t)), iceberg, operation)
     assert ids(t) == []
 
 
@@ -190,7 +191,7 @@ def test_columns_of_partitions_and_keys_change_their_names_and_widen(lake):
     t.alter().change_type("key", "bigint").change_type("n", "bigint").commit()
     assert (t.schema.primary_key, t.schema.partitioning.columns) == (("key",), ("day",))
     assert t.schema.partitioning.names == ("dt", "id_bucket", "n_truncate")
-    assert [s["spec-id"] for s in t._view().state.document["partition-specs"]] == [0]
+    assert [s["spec-id"] for s in doors.view(t).state.document["partition-specs"]] == [0]
     t.append(pa.table({"key": [1 << 40, 3], "day": ["a", "c"], "n": [-(1 << 40), None]}))
     assert sorted(t.scan(["key"], where="day = 'a'").to_arrow()["key"].to_pylist()) == [1, 1 << 40]
     assert len(t.scan(where=f"key = {1 << 40}").plan()) == len(t.scan(where="n = 25").plan()) == 1

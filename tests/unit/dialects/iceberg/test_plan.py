@@ -32,6 +32,7 @@ from lakeformat.model.snapshot import PartitionChange, Plan, Retention, Stamp
 from lakeformat.model.work import ColumnStats, Content, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 
 SCHEMA = Schema(
     fields=(Field(0, "id", scalar(Kind.BIGINT), False), Field(1, "dt", scalar(Kind.STRING))),
@@ -52,20 +53,22 @@ def made(schema: Schema = SCHEMA, **properties: str) -> Table:
 
 
 def document(table: Table) -> dict[str, Any]:
-    found: dict[str, Any] = table._view().state.document
+    found: dict[str, Any] = doors.view(table).state.document
     return found
 
 
 def metas(table: Table) -> list[dict[str, Any]]:
     """The manifests of the current snapshot."""
-    found: list[dict[str, Any]] = manifest.metas_of(table._store, table._view().state.snapshot_document).to_pylist()
+    found: list[dict[str, Any]] = manifest.metas_of(
+        doors.store(table), doors.view(table).state.snapshot_document
+    ).to_pylist()
     return found
 
 
 def entries(table: Table, content: manifest.ManifestContent = manifest.ManifestContent.DATA) -> pa.Table:
-    state = table._view().state
-    held = manifest.metas_of(table._store, state.snapshot_document)
-    return manifest.read_all(table._store, state, held.filter(pc.equal(held["content"], int(content))))
+    state = doors.view(table).state
+    held = manifest.metas_of(doors.store(table), state.snapshot_document)
+    return manifest.read_all(doors.store(table), state, held.filter(pc.equal(held["content"], int(content))))
 
 
 def deletes(table: Table) -> int:
@@ -76,7 +79,7 @@ def deletes(table: Table) -> int:
 
 def planned(table: Table, operation: Operation, **stamp: Any) -> tuple[Plan, dict[str, Any]]:
     """What would be committed: the plan, and its document."""
-    plan = table._view().plan(operation, Stamp(**{"now_ms": 1, "nonce": "x", **stamp}))
+    plan = doors.view(table).plan(operation, Stamp(**{"now_ms": 1, "nonce": "x", **stamp}))
     return plan, json.loads(plan.root)
 
 
@@ -142,7 +145,7 @@ def test_identifier_fields_inside_columns_stay():
     found = document(table)
     (inside,) = (f["type"]["fields"][0]["id"] for f in found["schemas"][0]["fields"] if f["name"] == "s")
     held = {**found, "schemas": [{**found["schemas"][0], "identifier-field-ids": [inside]}]}
-    table._store.write(table._view().state.location, json.dumps(held).encode())
+    doors.store(table).write(doors.view(table).state.location, json.dumps(held).encode())
     table.evolve([evolution.AddColumn("v", "int")])
     assert document(table)["schemas"][1]["identifier-field-ids"] == [inside]
     with pytest.raises(InvalidInput, match="a column that is an identifier field cannot be dropped"):
@@ -195,10 +198,10 @@ def table_order() -> SortOrder:
 def test_changes_that_iceberg_does_not_know_are_refused(change: Any, says: str):
     fields = (*SCHEMA.fields, Field(2, "x", scalar(Kind.DOUBLE), False), Field(3, "i", scalar(Kind.INT)))
     table = made(replace(SCHEMA, fields=fields))
-    version = table._view().version
+    version = doors.view(table).version
     with pytest.raises(LakeError, match=says):
         table.evolve([change])
-    assert table._view().version == version
+    assert doors.view(table).version == version
 
 
 def test_partition_specs_keep_the_ids_of_their_fields():
@@ -224,9 +227,9 @@ def test_what_landed_is_found_by_its_id():
     with pytest.raises(AlreadyExists, match="there is a table already"):
         create(table, SCHEMA)
     change = Evolve(request=Request(id="evolve"), changes=(evolution.AddColumn("v", "int"),))
-    assert table._view().find(change) is None
+    assert doors.view(table).find(change) is None
     table.evolve(change.changes, id="evolve")
-    found = table._view().find(change)
+    found = doors.view(table).find(change)
     assert found is not None
     assert (found.id, found.kind, found.schema_id, found.operation_id, found.partitions) == (
         0,
@@ -237,11 +240,11 @@ def test_what_landed_is_found_by_its_id():
     )
     assert found.timestamp_ms == 0, "it does not say when"
     first = table.append(pa.table({"id": [1], "v": pa.array([1], pa.int32()), "dt": ["a"]}), id="append")
-    again = table._view().find(Append(request=Request(id="append"), added=()))
+    again = doors.view(table).find(Append(request=Request(id="append"), added=()))
     assert again is not None
     assert (again.id, again.partitions) == (first.id, first.partitions)
     table.evolve([evolution.DropColumn("v")], id="evolve again")
-    found = table._view().find(replace(change, request=Request(id="evolve again")))
+    found = doors.view(table).find(replace(change, request=Request(id="evolve again")))
     assert found is not None
     assert found.id == first.id
 
@@ -309,7 +312,7 @@ def test_what_expires_leaves_log_and_statistics_too():
     table = made()
     for id in range(3):
         table.append(rows(id))
-    base = table._view()
+    base = doors.view(table)
     names = [snapshot["snapshot-id"] for snapshot in document(table)["snapshots"]]
     statistics = [{"snapshot-id": id, "statistics-path": f"{id}.puffin"} for id in names]
     state = replace(
@@ -411,7 +414,7 @@ def test_a_summary_counts_what_came_and_what_went_by_partition():
 def test_a_snapshot_follows_the_clock_and_the_numbers_of_the_table():
     table = made()
     table.append(rows(1))
-    base = table._view()
+    base = doors.view(table)
     late = document(table)["last-updated-ms"]
     request = Request(id="op", absent_until=base.version, watermark=5)
     plan, parsed = planned(table, Append(request=request, added=()), now_ms=late - 1000, attempt=2)
@@ -451,7 +454,7 @@ def test_a_rollback_names_the_same_manifests():
     assert totals.items() <= newest["summary"].items()
     assert newest["summary"]["changed-partition-count"] == "0"
     assert [m["manifest_path"] for m in metas(table)] == [
-        m["manifest_path"] for m in manifest.metas_of(table._store, before).to_pylist()
+        m["manifest_path"] for m in manifest.metas_of(doors.store(table), before).to_pylist()
     ]
     with pytest.raises(NotFound, match="snapshot 5 no longer exists"):
         planned(table, Restore(request=Request(id="x"), snapshot_id=5))
@@ -654,7 +657,7 @@ def test_bounds_are_cut_as_the_modes_of_the_columns_say():
         **{f"{mode}default": "truncate(2)", f"{mode}column.full": "full", f"{mode}column.counts": "counts"},
         **{f"{mode}column.none": "none"},
     )
-    base = table._view()
+    base = doors.view(table)
     text = ColumnStats(minimum="abc", maximum="xyz", null_count=1, value_count=5, size_bytes=7)
     data = replace(text, minimum=b"abc", maximum=b"\xff\xff\xff")
     numbers = ColumnStats(minimum=1.0, maximum=2.0, null_count=0, value_count=5, nan_count=3, size_bytes=8)

@@ -15,6 +15,7 @@ from lakeformat.expression import evaluation, sql_text, transform
 from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Kind, scalar
+from tests import doors
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("i", pa.int32()), ("day", pa.date32()), ("ts", pa.timestamp("us")), ("s", pa.string())]
@@ -96,8 +97,8 @@ def test_files_and_manifests_are_left_out(tmp_path, partition, where, files):
     found = {path for task in plan for path in task.paths}
     distinct = {f.rpartition("/")[0] for f in t.inspect.files()["path"].to_pylist()}
     assert len({path.rpartition("/")[0] for path in found}) == min(files, len(distinct))
-    base = metadata.newest(t._store)
-    metas = manifest.metas_of(t._store, base.snapshot_document)
+    base = metadata.newest(doors.store(t))
+    metas = manifest.metas_of(doors.store(t), base.snapshot_document)
     kept = manifest.prune_metas(metas, base, sql_text.parse("true"), bind(sql_text.parse(where), base.schema.fields))
     assert len(kept) == len(found)
 

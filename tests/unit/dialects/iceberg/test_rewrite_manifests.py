@@ -11,6 +11,7 @@ from lakeformat.dialects.iceberg import manifest
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.model.operation import Request, RewriteManifests
 from lakeformat.model.predicate import bind, eq
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -42,7 +43,7 @@ def test_many_become_one_and_rows_stay(table):
     assert made.parent_id == before.id
     assert table.inspect.manifests().num_rows == 1
     assert (content(table), numbered(table)) == ([0, 1, 2, 3, 4, 5], numbers)
-    summary = table._view().state.snapshot_document["summary"]
+    summary = doors.view(table).state.snapshot_document["summary"]
     assert (summary["operation"], summary["entries-processed"], summary["manifests-replaced"]) == ("replace", "6", "6")
     assert summary["total-data-files"] == "6"
     assert table.rewrite_manifests(id="once").id == made.id
@@ -58,7 +59,7 @@ def test_many_become_one_and_rows_stay(table):
 
 def numbered(table):
     """The sequence number and the snapshot of each file."""
-    entries = manifest.live_entries(table._store, table._view().state)
+    entries = manifest.live_entries(doors.store(table), doors.view(table).state)
     columns = [entries[n].to_pylist() for n in ("file_path", "sequence_number", "file_sequence_number", "snapshot_id")]
     return sorted(zip(*columns, strict=True))
 
@@ -83,17 +84,17 @@ def test_specs_and_deletes_keep_manifests_of_their_own(table):
 def test_partitions_lie_together(table):
     table.alter().set_properties({"commit.manifest.target-size-bytes": "2500"}).commit()
     assert table.rewrite_manifests() is not None or table.inspect.manifests().num_rows == 6
-    base = table._view()
-    metas = manifest.metas_of(table._store, base.state.snapshot_document)
+    base = doors.view(table)
+    metas = manifest.metas_of(doors.store(table), base.state.snapshot_document)
     kept = [len(manifest.prune_metas(metas, base.state, base.partitions.scope_of([(value,)]))) for value in ("a", "b")]
     assert sum(kept) <= len(metas) + 1
 
 
 def test_a_writer_meanwhile_loses_nothing(table):
-    base = table._view()
+    base = doors.view(table)
     request = Request(id="rewrite", absent_until=base.version)
     table.append(rows(7))
-    commit(table._store, iceberg.head(table._store), iceberg, RewriteManifests(request=request))
+    commit(doors.store(table), iceberg.head(doors.store(table)), iceberg, RewriteManifests(request=request))
     assert content(table) == [0, 1, 2, 3, 4, 5, 7]
 
 
@@ -106,9 +107,9 @@ def test_those_of_paimon_become_one_too(tmp_path, key):
     for i in range(4):
         t.append(rows(i, i + 10, dt="ab"[i % 2]), watermark=i)
     t.delete("dt = 'a'")
-    before, files = t._view().state.document, t.inspect.files().num_rows
+    before, files = doors.view(t).state.document, t.inspect.files().num_rows
     made = t.rewrite_manifests(id="once")
-    after = t._view().state.document
+    after = doors.view(t).state.document
     assert (made.kind, made.files_added, made.files_removed, made.total_rows) == (
         "compact",
         0,
@@ -146,11 +147,11 @@ def test_sorted_manifests_of_paimon_have_a_range_of_partitions_each(tmp_path):
     assert t.rewrite_manifests(sort_by=["dt"]) is None
     many = len(t.inspect.manifests())
     assert many > 5
-    assert len(t._view().pruning.manifests(bind(eq("dt", "105"), t.schema.fields))) <= 2
+    assert len(doors.view(t).pruning.manifests(bind(eq("dt", "105"), t.schema.fields))) <= 2
     assert content(t) == before
     assert sum(t.inspect.manifests()["deleted_files"].to_pylist()) == 0
     t.rewrite_manifests(sort_by=["hh"])
-    assert len(t._view().pruning.manifests(bind(eq("hh", 5), t.schema.fields))) <= 2
+    assert len(doors.view(t).pruning.manifests(bind(eq("hh", 5), t.schema.fields))) <= 2
     assert content(t) == before
     names = set(t.inspect.manifests()["file_name"].to_pylist())
     size = max(t.inspect.manifests()["size_bytes"].to_pylist())

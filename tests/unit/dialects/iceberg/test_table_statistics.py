@@ -13,6 +13,7 @@ from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.catalogs import documents
 from lakeformat.codec.iceberg import theta
 from lakeformat.verbs import analyze
+from tests import doors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string()), ("l", pa.list_(pa.int32()))])
 
@@ -71,8 +72,8 @@ def test_distinct_values_are_counted_and_noted_with_the_snapshot(tmp_path):
     path = table.compute_table_stats()
     found = {row["column"]: row["distinct_values"] for row in table.inspect.statistics().to_pylist()}
     assert found == {"id": 150, "v": 7, "dt": 2}
-    data = table._store.read(path)
-    (entry,) = table._view().state.document["statistics"]
+    data = doors.store(table).read(path)
+    (entry,) = doors.view(table).state.document["statistics"]
     assert data[:4] == data[-4:] == b"PFA1"
     assert (entry["file-size-in-bytes"], entry["snapshot-id"]) == (len(data), table.current_snapshot().id)
     footer = data[-entry["file-footer-size-in-bytes"] :]
@@ -90,7 +91,7 @@ def test_distinct_values_are_counted_and_noted_with_the_snapshot(tmp_path):
     swept = [orphan.path for orphan in table.remove_orphan_files(datetime.timedelta(days=-1))]
     assert [path.endswith(each) for each in swept] == [True]  # Another took its place.
     table.expire_snapshots(retain_last=1)
-    assert [table._store.exists(each) for each in (path, old, again)] == [False, False, True]
+    assert [doors.store(table).exists(each) for each in (path, old, again)] == [False, False, True]
     with pytest.raises(InvalidInput, match="'l' is"):
         table.compute_table_stats(["l"])
 
@@ -103,7 +104,7 @@ def test_figures_of_partitions_are_those_of_the_specification(tmp_path, version)
     table.append(rows(200, 201, "a"))
     path = table.compute_partition_stats()
     assert path.endswith(".parquet")
-    file = pq.read_table(pa.BufferReader(table._store.read(path)))
+    file = pq.read_table(pa.BufferReader(doors.store(table).read(path)))
     ids = {f.name: int(f.metadata[b"PARQUET:field_id"]) for f in file.schema}
     assert list(ids.values()) == [*range(1, 13), *([13] if version == "3" else [])]
     assert [int(f.metadata[b"PARQUET:field_id"]) for f in file.schema.field("partition").type] == [1000, 1001]
@@ -129,10 +130,10 @@ def test_figures_of_partitions_are_those_of_the_specification(tmp_path, version)
 
 def test_a_rest_catalog_is_asked_to_note_statistics(tmp_path):
     table = made(tmp_path)
-    base = table._view().state.document
+    base = doors.view(table).state.document
     table.compute_table_stats(["id"])
     table.compute_partition_stats()
-    asked = {update["action"]: update for update in documents.updates(base, table._view().state.document)}
+    asked = {update["action"]: update for update in documents.updates(base, doors.view(table).state.document)}
     snapshot_id = table.current_snapshot().id
     assert asked["set-statistics"]["statistics"]["snapshot-id"] == snapshot_id
     assert asked["set-partition-statistics"]["partition-statistics"]["snapshot-id"] == snapshot_id
@@ -161,7 +162,7 @@ def test_figures_of_a_paimon_table_are_in_a_file_that_its_snapshots_name(tmp_pat
     assert table.compute_table_stats() is None
     table.append({"k": [1, 2, 2, None], "v": ["a", "", "häß", None], "f": [1.5, -1e20, float("nan"), None], "day": [datetime.date(1969, 12, 31), None, None, None], "l": [None] * 4})  # fmt: skip
     path = table.compute_table_stats()
-    document = json.loads(table._store.read(path))
+    document = json.loads(doors.store(table).read(path))
     assert {name: list(figures.values()) for name, figures in document.pop("colStats").items()} == {
         "k": [0, 2, "1", "2", 1, 4, 4],
         "v": [1, 3, 1, 2, 3],
@@ -176,7 +177,7 @@ def test_figures_of_a_paimon_table_are_in_a_file_that_its_snapshots_name(tmp_pat
     assert table.inspect.statistics()["path"].to_pylist() == [path] * 4
     again = table.compute_table_stats(["k"])
     table.expire_snapshots(retain_last=1)
-    assert [table._store.exists(file) for file in (path, again)] == [False, True]
+    assert [doors.store(table).exists(file) for file in (path, again)] == [False, True]
     table.alter().add_column("n", "int").commit()
     table.append({"k": [6]})
     assert len(table.inspect.statistics()) == 0  # They are of the columns before.
@@ -187,10 +188,10 @@ def test_figures_of_a_paimon_table_are_in_a_file_that_its_snapshots_name(tmp_pat
 def test_paimon_s_figures_of_columns_that_others_change_meanwhile_are_a_conflict(tmp_path):
     table = Lake(str(tmp_path)).create_table("d.t", pa.schema([("k", pa.int32())]))
     table.append({"k": [1]})
-    view = table._view()
-    change = table._runner.change(view, table._runner.request(view, None)[0])
+    view = doors.view(table)
+    change = doors.runner(table).change(view, doors.runner(table).request(view, None)[0])
     operation = analyze.columns(change, None)
     table.alter().rename_column("k", "n").commit()
     with pytest.raises(Conflict, match="changed the schema"):
-        table._runner.commit(view, operation)
+        doors.runner(table).commit(view, operation)
     assert len(table.snapshots()) == 1

@@ -25,6 +25,7 @@ from lakeformat.model.partition import Transform, TransformKind
 from lakeformat.model.predicate import bind
 from lakeformat.model.schema import Geo, Kind, Scalar, scalar
 from lakeformat.model.type_text import parse_type
+from tests import doors
 
 iceberg = Iceberg()
 
@@ -65,7 +66,7 @@ def data(table, *rows):
 
 
 def entries(table, content=manifest.ManifestContent.DATA):
-    store = table._store
+    store = doors.store(table)
     return manifest.live_entries(
         store, iceberg.load(store, iceberg.head(store).version()).state, content=content
     ).to_pylist()
@@ -194,8 +195,8 @@ def test_a_manifest_of_uuids_of_both_signs_is_not_left_out(tmp_path):
         assert t.scan(where=where).to_arrow()["id"].to_pylist() == [i]
         assert len(t.scan(where=where).plan()) == 1
     # What Java makes of the same partitions: the least is one with a sign.
-    base = t._view().state
-    (meta,) = manifest.metas_of(t._store, base.snapshot_document).to_pylist()
+    base = doors.view(t).state
+    (meta,) = manifest.metas_of(doors.store(t), base.snapshot_document).to_pylist()
     meta["partitions"][0] |= {"lower_bound": uuids[3], "upper_bound": uuids[2]}
     metas = pa.Table.from_pylist([meta], manifest.META)
     for value in uuids:

@@ -24,6 +24,7 @@ from lakeformat.model.schema import Field, Kind, scalar
 from lakeformat.model.work import BlobTask
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table
+from tests import doors
 from tests.draw import IS_LONG
 from tests.golden.archives import unzipped
 
@@ -80,9 +81,9 @@ def test_descriptors_say_where_the_bytes_are():
         uri = descriptor[13 : 13 + length].decode()
         offset, size = np.frombuffer(descriptor[13 + length :], "<i8").tolist()
         assert descriptor[:9] == b"\x02CSEDBOLB"
-        root = f"{table._store.root}/"
+        root = f"{doors.store(table).root}/"
         assert uri.startswith(root)
-        assert table._store.read(uri.removeprefix(root))[offset : offset + size] == LAST[id]
+        assert doors.store(table).read(uri.removeprefix(root))[offset : offset + size] == LAST[id]
 
 
 def test_values_of_other_places_are_refused_by_name():
@@ -108,7 +109,7 @@ def test_a_table_of_pypaimon_goes_on():
         table.delete("id = 0")
     table.expire_snapshots(retain_last=1)
     assert table.remove_orphan_files(older_than=AT_ONCE) == []
-    assert sweep.missing(table._store, table._view()) == []
+    assert sweep.missing(doors.store(table), doors.view(table)) == []
     assert (column(table, "picture"), column(table, "sound")) == (pictures, sounds)
 
 
@@ -126,16 +127,16 @@ def test_queries_read_them(tmp_path):
 
 def test_a_lost_blob_file_is_missing_and_named():
     table = golden()
-    path = next(e.path for e in table._store.list("") if e.path.endswith("-1.blob") and "dt=x" in e.path)
-    table._store.delete([path])
-    assert sweep.missing(table._store, table._view()) == [path]
+    path = next(e.path for e in doors.store(table).list("") if e.path.endswith("-1.blob") and "dt=x" in e.path)
+    doors.store(table).delete([path])
+    assert sweep.missing(doors.store(table), doors.view(table)) == [path]
     with pytest.raises(CorruptFile, match=f"{path}.*is not there"):
         table.scan().to_arrow()
     assert len(table.scan(columns=["id", "name"]).to_arrow()) == 11
 
 
 def test_rows_that_no_data_file_has_are_an_error():
-    entries = golden()._view().files().each().entries
+    entries = doors.view(golden()).files().each().entries
     lone = entries.filter(pc.ends_with(entries["_FILE_NAME"], ".blob"))
     with pytest.raises(CorruptTable, match="that no one data file has"):
         tracking.by_row_id(lone, "t")
@@ -233,20 +234,20 @@ def test_whatever_changes_beside_them_blobs_stay_with_their_rows(tmp_path):
             assert table.scan().count() == len(model)
             ids = table.scan(["_ROW_ID"]).to_arrow()["_ROW_ID"].to_pylist()
             assert len(set(ids)) == len(ids)
-            assert sweep.missing(table._store, table._view()) == []
+            assert sweep.missing(doors.store(table), doors.view(table)) == []
         table.expire_snapshots(retain_last=1)
         # Files of a snapshot that was rolled back are left to the sweep.
         assert table.remove_orphan_files(older_than=AT_ONCE) == [] or rolled_back
         live = {file["path"] for file in table.inspect.files().to_pylist()}
         assert any(path.endswith(".blob") for path in live)
-        assert {file.path for file in table._store.list("") if file.path.endswith((".blob", ".parquet"))} == live
+        assert {file.path for file in doors.store(table).list("") if file.path.endswith((".blob", ".parquet"))} == live
 
 
 def test_the_blob_files_of_a_data_file_have_its_row_ids(tmp_path):
     table = made(tmp_path, **{"blob.target-file-size": "2 kb"})
     table.append(pa.concat_tables([rows(0, 40), rows(40, 50, "y")]))
     table.append(rows(50, 60))
-    entries = table._view().files().each().entries.to_pylist()
+    entries = doors.view(table).files().each().entries.to_pylist()
     ranges: dict[str, list[tuple[int, int]]] = {}
     for entry in entries:
         (name,) = entry["_WRITE_COLS"] if entry["_FILE_NAME"].endswith(".blob") else ["rest"]
@@ -266,12 +267,12 @@ def test_an_update_writes_the_new_values_alone(tmp_path):
     table = made(tmp_path)
     table.append(rows(0, 40))
     before = {file["path"] for file in table.inspect.files().to_pylist()}
-    read_later = {path: table._store.read(path) for path in before if path.endswith(".blob")}
-    table._store.delete(read_later)
+    read_later = {path: doors.store(table).read(path) for path in before if path.endswith(".blob")}
+    doors.store(table).delete(read_later)
     table.update({"picture": "X'00ff'", "name": "'new'"}, where="id IN (3, 9)")
     table.update({"sound": "NULL"}, where="id = 9")
     table.merge_into(rows(5, 6), on="t.id = s.id").when_matched().update({"picture": "s.sound"}).merge()
-    table._store.write_many(read_later)
+    doors.store(table).write_many(read_later)
     wanted = {row["id"]: tuple(row.values()) for row in rows(0, 40).to_pylist()}
     wanted |= {
         3: (3, b"\x00\xff", "new", b"3", "x"),
@@ -327,13 +328,13 @@ def test_descriptors_that_name_nothing_write_nothing(tmp_path, value, says):
     here = rest.replace(b"HERE", str(tmp_path).encode())
     length = int.from_bytes(value[9:13], "little") + len(here) - len(rest)
     table = made(tmp_path, **{"blob-as-descriptor": "true"})
-    before = {file.path for file in table._store.list("")}
+    before = {file.path for file in doors.store(table).list("")}
     data = pa.Table.from_pylist(
         [{"id": 1, "picture": b"fine"}, {"id": 2, "picture": start + length.to_bytes(4, "little") + here}], COLUMNS
     )
     with pytest.raises(InvalidInput, match=f"'picture'.*{says}"):
         table.append(data)
-    assert {file.path for file in table._store.list("")} == before
+    assert {file.path for file in doors.store(table).list("")} == before
 
 
 def test_what_is_no_blob_column_is_refused_by_name(tmp_path):
@@ -370,7 +371,7 @@ def test_blob_columns_are_added_and_dropped(tmp_path):
     table.append(rows(3, 4).append_column("video", pa.array([b"film"])))
     table.alter().drop_column("sound").commit()
     assert table.schema.properties["blob-field"] == "picture,video"
-    types = {field["name"]: field["type"] for field in json.loads(table._store.read("schema/schema-2"))["fields"]}
+    types = {field["name"]: field["type"] for field in json.loads(doors.store(table).read("schema/schema-2"))["fields"]}
     assert types["video"] == types["picture"] == "BLOB"
     table.compact(full=True)
     assert column(table, "video") == {0: None, 1: None, 2: None, 3: b"film"}
@@ -388,7 +389,9 @@ def test_sql_makes_them_and_fills_them(tmp_path):
     lake.sql("INSERT INTO db.t VALUES (1, X'00ff'), (2, NULL)")
     lake.sql("DELETE FROM db.t WHERE picture IS NULL")
     assert lake.sql("SELECT * FROM db.t").to_arrow().to_pylist() == [{"id": 1, "picture": b"\x00\xff"}]
-    assert [file.path.rpartition(".")[2] for file in lake.table("db.t")._store.list("bucket-0")].count("blob") == 1
+    assert [file.path.rpartition(".")[2] for file in doors.store(lake.table("db.t")).list("bucket-0")].count(
+        "blob"
+    ) == 1
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

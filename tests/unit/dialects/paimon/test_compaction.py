@@ -24,6 +24,7 @@ from lakeformat.model.work import KeyRange, Upkeep, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.verbs.append import append
 from lakeformat.verbs.change import Change
+from tests import doors
 
 dialect = Paimon()
 
@@ -317,7 +318,7 @@ def test_files_of_several_schemas_keep_their_order(tmp_path):
 
 
 def totals(table):
-    base = table._view()
+    base = doors.view(table)
     entries = base.files().entries
     return sorted(set(zip(entries["_TOTAL_BUCKETS"].to_pylist(), entries["_BUCKET"].to_pylist(), strict=True)))
 
@@ -354,11 +355,11 @@ def test_a_rescaled_partition_takes_no_rows_until_it_is_overwritten(tmp_path):
 def test_a_writer_that_began_before_the_rescaling_still_lands(tmp_path):
     t = make(tmp_path, bucket="2", bucket_key="id")
     t.append(rows(1, 2, 3))
-    base = t._view()
-    request, _ = t._runner.request(base, None)
-    operation = append(t._runner.change(base, request), rows(4, 5, 6))
+    base = doors.view(t)
+    request, _ = doors.runner(t).request(base, None)
+    operation = append(doors.runner(t).change(base, request), rows(4, 5, 6))
     t.alter().set_properties({"bucket": "4"}).commit()
-    t._runner.commit(base, operation)
+    doors.runner(t).commit(base, operation)
     assert ids(t) == [1, 2, 3, 4, 5, 6]
     assert {total for total, _ in totals(t)} == {2}
 
@@ -381,8 +382,8 @@ class Meddling(ArrowEngine):
 
 
 def run(table, engine, full=True):
-    request, _ = table._runner.request(table._view(), None)
-    return compact.compact(Change(table._store, table._view(), engine, request), dialect, full, ALWAYS)
+    request, _ = doors.runner(table).request(doors.view(table), None)
+    return compact.compact(Change(doors.store(table), doors.view(table), engine, request), dialect, full, ALWAYS)
 
 
 @pytest.mark.parametrize("bucket", ["-1", "2"])
@@ -488,13 +489,15 @@ def test_a_rewrite_that_removes_what_is_gone_is_refused_whole(tmp_path):
     t = make(tmp_path)
     t.append(rows(1))
     t.append(rows(2))
-    base = t._view()
+    base = doors.view(t)
     request = Request(id="r", schema_id=base.schema.id)
     paths = tuple(t.inspect.files()["path"].to_pylist())
     t.delete("id = 2")
-    added = append(t._runner.change(base, request), rows(1, 2)).added
+    added = append(doors.runner(t).change(base, request), rows(1, 2)).added
     with pytest.raises(Conflict, match="1 are no longer"):
-        commit(t._store, dialect.head(t._store), dialect, Rewrite(request=request, removed=paths, added=added))
+        commit(
+            doors.store(t), dialect.head(doors.store(t)), dialect, Rewrite(request=request, removed=paths, added=added)
+        )
     assert not any((tmp_path / "d.db/t" / f.path).exists() for f in added)
     assert ids(t) == [1]
 
@@ -512,7 +515,7 @@ def test_partitions_count_as_small_what_compaction_takes(tmp_path, key, properti
     table = Lake(str(tmp_path)).create_table(
         "d.t", SCHEMA, primary_key=key, properties=properties | ({"bucket": "1"} if key else {})
     )
-    store = table._store
+    store = doors.store(table)
     for name in "ab":
         keys = KeyRange((1,), (1,), 0, 0, 0) if key else None
         file = WrittenFile(f"bucket-0/data-{name}.parquet", (), 1, mebibytes << 20, keys=keys)

@@ -27,6 +27,7 @@ from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.model.work import Content, KeyRange, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 
 dialect = Paimon()
 
@@ -59,7 +60,7 @@ def request(table: Table, **more: Any) -> Request:
 
 
 def now(table: Table) -> int:
-    version: int = table._view().version
+    version: int = doors.view(table).version
     return version
 
 
@@ -74,7 +75,7 @@ def vectors(dt: str, *paths: str) -> WrittenFile:
 
 
 def check(table: Table, operation: Operation) -> None:
-    table._view().check(operation)
+    doors.view(table).check(operation)
 
 
 def on(table: Table, text: str) -> Any:
@@ -276,7 +277,7 @@ def test_rows_of_a_key_range_that_others_changed_are_a_conflict():
 
 def restore(table: Table, snapshot_id: int) -> None:
     """Roll back, and leave what is undone in history."""
-    store = table._store
+    store = doors.store(table)
     commit(store, dialect.head(store), dialect, Restore(request=request(table), snapshot_id=snapshot_id))
 
 
@@ -552,7 +553,7 @@ def test_level_1_is_a_level_too():
     table.append(rows(IN_0))
     (young,) = (entry["path"] for entry in files(table) if entry["level"] == 0)
     lift = Rewrite(request=request(table), removed=(), added=(), upgraded=((young, 1),))
-    commit(table._store, dialect.head(table._store), dialect, lift)
+    commit(doors.store(table), dialect.head(doors.store(table)), dialect, lift)
     with pytest.raises(Conflict, match="keys somebody has put on the same level since"):
         check(table, Rewrite(request=request(table), removed=(), added=(file(IN_0, level=1),)))
 

@@ -29,6 +29,7 @@ from lakeformat.model.work import WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.verbs.append import append
+from tests import doors
 from tests.draw import ends_and_some
 from tests.unit.dialects.paimon.by_day import SCHEMA, ids, rows
 
@@ -321,7 +322,7 @@ def test_a_missing_index_manifest_of_what_stays_stops_everything(tmp_path, home)
     table.create_tag("gone", 1)
     table.overwrite(rows(3))
     table.expire_snapshots(retain_last=2)
-    (home / "manifest" / metadata.read_snapshots(table._store, [2])[0]["indexManifest"]).unlink()
+    (home / "manifest" / metadata.read_snapshots(doors.store(table), [2])[0]["indexManifest"]).unlink()
     there = set(home.rglob("*"))
     fresh = Lake(str(tmp_path)).table("d.t")
     for verb in (lambda: fresh.expire_snapshots(retain_last=1), lambda: fresh.delete_tag("gone")):
@@ -356,8 +357,8 @@ def test_missing_manifests_of_changelog_files_are_no_hindrance(tmp_path, home, l
     table = Lake(str(tmp_path)).create_table("d.t", schema, primary_key=["id"], properties=properties)
     for i in range(3):
         table.upsert(pa.table({"id": [i]}, schema=schema))
-    name = metadata.read_snapshots(table._store, [1])[0]["changelogManifestList"]
-    for value in manifest.read_list(table._store, name)["_FILE_NAME"].to_pylist():
+    name = metadata.read_snapshots(doors.store(table), [1])[0]["changelogManifestList"]
+    for value in manifest.read_list(doors.store(table), name)["_FILE_NAME"].to_pylist():
         (home / "manifest" / value).unlink()
     if list_too:
         (home / "manifest" / name).unlink()
@@ -557,7 +558,7 @@ class Counted(MemoryFiles):
 def kept_in_memory(properties):
     table = Table("t", Counted(), dialect)
     create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties=properties))
-    return table, table._store
+    return table, doors.store(table)
 
 
 def test_expiry_with_commits_asks_storage_for_one_listing_where_nothing_goes():
@@ -570,7 +571,7 @@ def test_expiry_with_commits_asks_storage_for_one_listing_where_nothing_goes():
         table, store = kept_in_memory(properties)
         for i in range(4):
             for written in (plain, table):
-                written._store.calls = ()
+                doors.store(written).calls = ()
                 written.append(pa.table({"id": [i]}))
             more = Counter(store.calls)
             more.subtract(Counter(plain_store.calls))
@@ -815,11 +816,11 @@ def test_an_interrupted_removal_of_replaced_history_hides_nothing():
 def test_an_append_that_races_a_rollback_lands_after_it(table):
     for i in (1, 2, 3):
         table.append(rows(i))
-    base = table._view()
-    request, _ = table._runner.request(base, None)
-    operation = append(table._runner.change(base, request), rows(9))
+    base = doors.view(table)
+    request, _ = doors.runner(table).request(base, None)
+    operation = append(doors.runner(table).change(base, request), rows(9))
     back = table.rollback_to(1)
-    made = table._runner.commit(base, operation)
+    made = doors.runner(table).commit(base, operation)
     assert (back.id, made.id) == (4, 5)
     assert ids(table) == [1, 9]
     assert [s.id for s in table.snapshots()] == [1, 4, 5]
@@ -1019,7 +1020,7 @@ def test_partitions_go_by_their_newest_file(table):
         {"partition.expiration-time": "2 s", "partition.expiration-strategy": "update-time"}
     ).commit()
     assert table.expire_partitions() is None
-    base, now_ms = table._view(), int(time.time() * 1000)
+    base, now_ms = doors.view(table), int(time.time() * 1000)
     scope = base.expiring.partitions(now_ms + 10_000)
     assert set(base.files(scope).paths.to_pylist()) == set(table.inspect.files()["path"].to_pylist())
     table.alter().set_properties({"partition.expiration-strategy": "by-mood"}).commit()
@@ -1069,8 +1070,8 @@ def unseen(table):
     """The table in a store of its own: decoded manifests are kept by where they lie."""
     World.number += 1
     store = MemoryFiles(f"memory://unseen-{World.number}", now_ms=lambda: 1)
-    for f in table._store.list(""):
-        store.write(f.path, table._store.read(f.path))
+    for f in doors.store(table).list(""):
+        store.write(f.path, doors.store(table).read(f.path))
     return Table("t", store, dialect)
 
 
@@ -1089,7 +1090,7 @@ def unseen(table):
 )
 def test_expiry_is_due_after_a_commit_where_something_may_go(properties, is_due):
     table = aged({"snapshot.num-retained.min": "1"} | properties if properties else {})
-    store, view = table._store, table._view()
+    store, view = doors.store(table), doors.view(table)
     made = table.current_snapshot()
     assert view.expiring.due(made, 1000) is None, "no snapshot was made"
     before = replace(view, state=replace(view.state, version=3))
@@ -1112,7 +1113,7 @@ def test_a_tag_that_goes_leaves_the_manifests_that_snapshots_and_tags_name():
     assert ids(unseen(table)) == [0, 1, 2]
     table.delete_tag("two")
     assert ids(unseen(table)) == [0, 1, 2]
-    assert table._view().expiring.orphans(10_000) == []
+    assert doors.view(table).expiring.orphans(10_000) == []
 
 
 def test_hints_of_changelogs_name_the_first_and_the_last():
@@ -1148,13 +1149,13 @@ OF_OTHERS = [
 def test_the_sweep_and_a_drop_know_files_by_place_and_name():
     table = aged({}, 2)
     for path in (*SWEPT, *OWN, *OF_OTHERS):
-        table._store.write(path, b"1")
-    assert {orphan.path for orphan in table._view().expiring.orphans(10_000)} == set(SWEPT)
-    table._store.write("bucket-0/.data.parquet.crc", b"x")
-    table._store.write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
-    waves = dialect.everything(table._store).waves
+        doors.store(table).write(path, b"1")
+    assert {orphan.path for orphan in doors.view(table).expiring.orphans(10_000)} == set(SWEPT)
+    doors.store(table).write("bucket-0/.data.parquet.crc", b"x")
+    doors.store(table).write(f"bucket-0/.data-{ID}-0.parquet.crc", b"x")
+    waves = dialect.everything(doors.store(table)).waves
     gone = {path for wave in waves for path in wave}
-    there = {file.path for file in table._store.list("")}
+    there = {file.path for file in doors.store(table).list("")}
     assert there - gone == {*OF_OTHERS, "bucket-0/.data.parquet.crc"}
     assert set(waves[-1]) == {path for path in there if path.startswith("schema/schema-")}
     assert waves[-2] == ("snapshot/snapshot-2",)
@@ -1286,8 +1287,8 @@ def test_history_that_a_rollback_replaced_goes_newest_first():
 
 def test_files_and_partitions_of_just_the_age_stay():
     table = aged({}, 1)
-    table._store.write(f"manifest/manifest-{ID}-0", b"1")  # At 0.
-    assert (len(table._view().expiring.orphans(0)), len(table._view().expiring.orphans(1))) == (0, 1)
+    doors.store(table).write(f"manifest/manifest-{ID}-0", b"1")  # At 0.
+    assert (len(doors.view(table).expiring.orphans(0)), len(doors.view(table).expiring.orphans(1))) == (0, 1)
     world = World(**{"partition.expiration-time": "1 d"})
     world.append("2023-01-02")
     base = dialect.load(world.store, 1).state
@@ -1396,7 +1397,7 @@ def test_a_table_goes_on_without_the_files_that_are_missing(tmp_path, format):
         table.append({"k": [k, k + 10], "p": [k % 2] * 2})
     assert table.remove_missing_files() is None
     (lost,) = [stored_file.path for stored_file in table.stored_files() if "p=1/" in stored_file.path]
-    table._store.delete([lost])
+    doors.store(table).delete([lost])
     again = Lake(tmp_path).table("d.t")
     assert len(again.missing_files()) == 1
     made = again.remove_missing_files(id="once")
@@ -1407,7 +1408,7 @@ def test_a_table_goes_on_without_the_files_that_are_missing(tmp_path, format):
     if format == "iceberg":
         again.delete("k = 10")
         (deletes,) = {*again.inspect.delete_files()["path"].to_pylist()}
-        again._store.delete([deletes.removeprefix(f"{again._store.root}/")])
+        doors.store(again).delete([deletes.removeprefix(f"{doors.store(again).root}/")])
         again = Lake(tmp_path).table("d.t")
         with pytest.raises(UnsupportedFeature, match="would come back"):
             again.remove_missing_files()

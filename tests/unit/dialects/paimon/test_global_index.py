@@ -22,6 +22,7 @@ from lakeformat.model.schema import Kind, scalar
 from lakeformat.table import Table
 from lakeformat.verbs import global_index as verb
 from lakeformat.verbs.change import Change
+from tests import doors
 from tests.golden.archives import unzipped
 
 # As pypaimon wrote it: six files of 100 rows with B-trees of id, name (several for the rows of a file, some NULL), day (with a
@@ -104,7 +105,7 @@ def test_rows_that_come_later_and_ranges_that_are_joined_are_seen():
 def test_values_that_column_files_replaced_are_seen():
     """Of an engine that kept an index although it updated the column."""
     table = golden()
-    store, number = table._store, table.current_snapshot().id
+    store, number = doors.store(table), table.current_snapshot().id
     document = json.loads(store.read(f"snapshot/snapshot-{number}"))
     store.write(f"snapshot/snapshot-{number}", json.dumps({**document, "indexManifest": None}).encode())
     table = Table("t", store, Paimon())
@@ -127,7 +128,7 @@ def test_an_index_of_a_column_that_had_another_type_is_not_used():
 
 def indexes(table: Table, name: str) -> list[str]:
     field = table.schema.field(name)
-    view = table._view()
+    view = doors.view(table)
     found = global_index.read_all(view.reader, view.state.document).to_pylist()
     return [row["path"] for row in found if row["field_id"] == field.id]
 
@@ -135,10 +136,10 @@ def indexes(table: Table, name: str) -> list[str]:
 def test_a_missing_index_proves_nothing():
     table = golden()
     assert file_count(table, "name = 'n0005'") == 1  # Between two values of the first rows.
-    table._store.delete(indexes(table, "name")[:1])
+    doors.store(table).delete(indexes(table, "name")[:1])
     assert file_count(table, "name = 'n0005'") == 2
     assert ids(table, "name = 'n031'") == sorted(row["id"] for row in ROWS if row["name"] == "n031")
-    table._store.delete(indexes(table, "name"))
+    doors.store(table).delete(indexes(table, "name"))
     assert file_count(table, "name = 'n031'") == 7
 
 
@@ -152,9 +153,9 @@ def test_a_condition_that_would_read_too_much_of_an_index_does_without(monkeypat
 def test_a_damaged_index_is_named():
     table = golden()
     path = indexes(table, "id")[0]
-    data = bytearray(table._store.read(path))
+    data = bytearray(doors.store(table).read(path))
     data[3] ^= 1
-    table._store.write(path, bytes(data))
+    doors.store(table).write(path, bytes(data))
     with pytest.raises(CorruptFile, match=f"{path}.*checksum"):
         ids(table, "id < 1000")
 
@@ -276,17 +277,17 @@ def test_deletes_keep_indexes_and_new_values_of_an_indexed_column_are_refused(ow
 
 
 def test_values_that_change_while_a_column_is_indexed_are_a_conflict(own):
-    view = own._view()
-    change = Change(own._store, view, engine_for(), Request(id="index", absent_until=view.version))
+    view = doors.view(own)
+    change = Change(doors.store(own), view, engine_for(), Request(id="index", absent_until=view.version))
     operation = verb.create(change, "id", "btree", ALWAYS)
     own.append(part(600, 700))
     own.delete("id = 7")
-    assert commit(own._store, Paimon().head(own._store), Paimon(), operation).operation_id == "index"
+    assert commit(doors.store(own), Paimon().head(doors.store(own)), Paimon(), operation).operation_id == "index"
     own.drop_global_index("id")
-    operation = verb.create(replace(change, view=own._view(), request=Request(id="again")), "id", "btree", ALWAYS)
+    operation = verb.create(replace(change, view=doors.view(own), request=Request(id="again")), "id", "btree", ALWAYS)
     own.update({"id": "id + 1000"}, where="id = 11")
     with pytest.raises(Conflict, match="new values of rows that were indexed"):
-        commit(own._store, Paimon().head(own._store), Paimon(), operation)
+        commit(doors.store(own), Paimon().head(doors.store(own)), Paimon(), operation)
     assert all(file.path not in {f.path for f in operation.added} for file in own.stored_files())
     assert ids(own, "id = 1011") == [1011]
 

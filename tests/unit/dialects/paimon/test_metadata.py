@@ -12,6 +12,7 @@ from lakeformat.dialects.paimon import expire, metadata
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
+from tests import doors
 from tests.unit.dialects.paimon.by_day import SCHEMA, ids, rows
 
 dialect = Paimon()
@@ -405,7 +406,7 @@ def test_tags_with_and_without_a_life_of_their_own(table, home):
     assert len(document["tagCreateTime"]) == 7
     assert document["tagTimeRetained"] == 3600
     now_ms = int(time.time() * 1000)
-    store = table._store
+    store = doors.store(table)
     assert metadata.expired_tags(store, metadata.NOTHING, now_ms) == []
     assert metadata.expired_tags(store, metadata.NOTHING, now_ms + 3_700_000) == ["short"]
     # Java leaves zeros off at the end, and writes decimal seconds.
@@ -438,8 +439,8 @@ def test_a_tags_time_is_the_local_clocks_as_javas_is(table, home):
         table.append(rows(1))
         table.create_tag("t", retain=datetime.timedelta(hours=1))
         now_ms = int(time.time() * 1000)
-        assert metadata.expired_tags(table._store, table._view().state, now_ms) == []
-        assert metadata.expired_tags(table._store, table._view().state, now_ms + 3_700_000) == ["t"]
+        assert metadata.expired_tags(doors.store(table), doors.view(table).state, now_ms) == []
+        assert metadata.expired_tags(doors.store(table), doors.view(table).state, now_ms + 3_700_000) == ["t"]
         newest = table.inspect.partitions()["last_modified_ms"].to_pylist()[0]
         assert abs(newest - now_ms) < 60_000
     finally:

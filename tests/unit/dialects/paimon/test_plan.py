@@ -35,6 +35,7 @@ from lakeformat.model.work import KeyRange, WrittenFile
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
 from lakeformat.verbs.append import append
+from tests import doors
 from tests.unit.dialects.paimon.by_day import SCHEMA, ids, rows
 
 dialect = Paimon()
@@ -239,7 +240,7 @@ def test_the_kind_of_a_snapshot_with_a_key_says_whether_files_went():
         (lambda: table.upsert(keys(3)), "APPEND", "WRITE", 1),
         (lambda: table.delete("id = 1"), "APPEND", "DELETE", 1),  # A row that retracts.
         (lambda: table.compact(full=True), "COMPACT", None, -2),  # The only file of `y` stays, on another level.
-        (lambda: table._runner.commit(table._view(), of_y), "OVERWRITE", "DELETE", -1),
+        (lambda: doors.runner(table).commit(doors.view(table), of_y), "OVERWRITE", "DELETE", -1),
         (lambda: table.overwrite_partitions(keys(9, dt="z")), "OVERWRITE", "OVERWRITE", 1),
     ):
         verb()
@@ -248,10 +249,10 @@ def test_the_kind_of_a_snapshot_with_a_key_says_whether_files_went():
 
 
 def test_a_plan_names_its_parent_and_the_first_snapshot(table):
-    base = table._view()
+    base = doors.view(table)
     for version, parent, hints in ((1, None, {"LATEST": b"1", "EARLIEST": b"1"}), (2, 1, {"LATEST": b"2"})):
-        base = table._view()
-        made = base.plan(append(table._runner.change(base, Request(id="x")), rows(1)), Stamp(5, "n", 0))
+        base = doors.view(table)
+        made = base.plan(append(doors.runner(table).change(base, Request(id="x")), rows(1)), Stamp(5, "n", 0))
         assert (made.snapshot.id, made.snapshot.parent_id) == (version, parent)
         assert made.hints == {f"snapshot/{name}": value for name, value in hints.items()}
         table.append(rows(1))
@@ -259,10 +260,10 @@ def test_a_plan_names_its_parent_and_the_first_snapshot(table):
 
 def test_a_change_of_schema_is_found_again(table):
     change = Evolve(request=Request(id="mine"), changes=(evolution.AddColumn("late", scalar(Kind.INT)),))
-    base = table._view()
-    assert plan.find(table._store, change, base.state) is None
-    made = table._runner.commit(base, change)
-    found = plan.find(table._store, change, table._view().state)
+    base = doors.view(table)
+    assert plan.find(doors.store(table), change, base.state) is None
+    made = doors.runner(table).commit(base, change)
+    found = plan.find(doors.store(table), change, doors.view(table).state)
     assert (found.kind, found.id, found.schema_id, found.operation_id) == ("evolve", 0, 1, "mine")
     assert found.timestamp_ms == 0
     assert made.schema_id == 1
@@ -283,7 +284,7 @@ def test_a_change_of_schema_is_found_again(table):
 )
 def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
     store, table = in_memory()
-    base, request = table._view(), Request(id="x")
+    base, request = doors.view(table), Request(id="x")
     with pytest.raises(error, match=says):
         base.plan(Evolve(request=request, changes=(change,)), Stamp(5, "n", 0))
     with pytest.raises(AlreadyExists):
@@ -295,8 +296,8 @@ def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
 
 
 def test_a_restore_takes_the_statistics_of_its_schema_and_no_stray(table, home):
-    base = table._view()
-    late = base.plan(append(table._runner.change(base, Request(id="late")), rows(9)), Stamp(5, "late", 0))
+    base = doors.view(table)
+    late = base.plan(append(doors.runner(table).change(base, Request(id="late")), rows(9)), Stamp(5, "late", 0))
     for id in (1, 2, 3):
         table.append(rows(id))
     path = home / "snapshot/snapshot-1"
@@ -313,7 +314,12 @@ def test_a_restore_takes_the_statistics_of_its_schema_and_no_stray(table, home):
     with pytest.raises(NotFound, match="led nowhere"):
         table.rollback_to(1)
     with pytest.raises(NotFound, match="led nowhere"):  # Where it became one after the verb looked.
-        plan.plan(table._store, Restore(request=Request(id="x"), snapshot_id=1), table._view().state, Stamp(5, "n", 0))
+        plan.plan(
+            doors.store(table),
+            Restore(request=Request(id="x"), snapshot_id=1),
+            doors.view(table).state,
+            Stamp(5, "n", 0),
+        )
     table.rollback_to(tag="first")
     assert ids(table) == [1]
 
@@ -405,7 +411,7 @@ def test_what_entries_say_of_long_keys_is_cut():
     create(table, Schema(fields, primary_key=("k",), properties={"bucket": "1", "metadata.stats-mode": "truncate(3)"}))
     long = "k" * 200
     table.upsert({"k": [long], "v": [1]})
-    entries = table._view().files().entries
+    entries = doors.view(table).files().entries
     ends = [entries[name].to_pylist()[0] for name in ("_KEY_STATS", "_VALUE_STATS")]
     assert [end["_NULL_COUNTS"] for end in ends] == [[0], [0, 0]]
     for entry, length in zip(ends, (128, 3), strict=True):
@@ -428,15 +434,15 @@ def test_options_follow_the_columns_they_speak_of(table):
 
 def test_a_table_that_cannot_be_written_takes_no_commit(table):
     table.append(rows(1))
-    state = table._view().state
+    state = doors.view(table).state
     for name in ("clustering.incremental", "index-file-in-data-file-dir"):
         strange = replace(state, schema=replace(state.schema, properties={name: "true"}))
         for operation in (Append(request=Request(id="x"), added=()), Restore(request=Request(id="x"), snapshot_id=1)):
-            plan.plan(table._store, operation, state, Stamp(5, "n", 0))
+            plan.plan(doors.store(table), operation, state, Stamp(5, "n", 0))
             with pytest.raises(UnsupportedFeature, match=re.escape(name)):
-                plan.plan(table._store, operation, strange, Stamp(5, "n", 0))
+                plan.plan(doors.store(table), operation, strange, Stamp(5, "n", 0))
     with pytest.raises(NotFound, match="no snapshot 7"):
-        plan.plan(table._store, Restore(request=Request(id="x"), snapshot_id=7), state, Stamp(5, "n", 0))
+        plan.plan(doors.store(table), Restore(request=Request(id="x"), snapshot_id=7), state, Stamp(5, "n", 0))
 
 
 @pytest.mark.parametrize(
@@ -451,7 +457,7 @@ def test_a_table_that_cannot_be_written_takes_no_commit(table):
 )
 def test_new_files_of_an_overwrite_are_on_the_highest_level_where_no_key_is_in_two(upgrade, ranges, levels):
     store, table = in_memory(overwrite_upgrade=upgrade, num_levels="6")
-    base = table._view()
+    base = doors.view(table)
 
     def written(bucket_of, retracts, level):
         return tuple(
@@ -478,7 +484,7 @@ def test_new_files_of_an_overwrite_are_on_the_highest_level_where_no_key_is_in_t
 def test_entries_say_of_new_files_what_java_says(table):
     table.append(rows(1, 2))
     table.append(rows(3))
-    base = table._view()
+    base = doors.view(table)
     [entry] = base.files().entries.slice(0, 1).to_pylist()
     for key, value in {
         "_KIND": 0, "_BUCKET": 0, "_TOTAL_BUCKETS": -1, "_MIN_KEY": bytes(12), "_MAX_KEY": bytes(12), "_MIN_SEQUENCE_NUMBER": 0,
@@ -496,7 +502,7 @@ def test_rows_of_a_fixed_bucket_are_numbered_on_from_its_newest(tmp_path):
     table = Lake(str(tmp_path)).create_table("d.t", SCHEMA, partition_by=["dt"], properties=properties)
     for given in (rows(1, 2, 3), rows(4, 5), rows(6, dt="y"), rows(7)):
         table.append(given)
-    live = table._view().files().entries
+    live = doors.view(table).files().entries
     ends = ("_MIN_SEQUENCE_NUMBER", "_MAX_SEQUENCE_NUMBER", "_ROW_COUNT")
     assert sorted(zip(*(live[name].to_pylist() for name in ends), strict=True)) == [
         (0, 0, 1), (0, 2, 3), (3, 4, 2), (5, 5, 1),
@@ -509,14 +515,14 @@ def test_files_of_one_commit_are_numbered_on_bucket_by_bucket():
     given = {"bucket": "2", "bucket-key": "id", "write-only": "true"}
     create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties=given))
     for turn, expected in enumerate(([0, 3, 0], [5, 8, 4])):
-        base = table._view()
+        base = doors.view(table)
         added = tuple(
             WrittenFile(f"bucket-{bucket}/data-{turn}-{i}.parquet", (), count, 10, bucket)
             for i, (bucket, count) in enumerate([(0, 3), (0, 2), (1, 4)])
         )
         made = plan._added(store, Request(id="x"), OperationKind.APPEND, base.state, manifest.EMPTY_ENTRIES, added)
         assert made["_MIN_SEQUENCE_NUMBER"].to_pylist() == expected
-        table._runner.commit(base, Append(request=Request(id=f"{turn}"), added=added))
+        doors.runner(table).commit(base, Append(request=Request(id=f"{turn}"), added=added))
 
 
 def test_compacted_files_have_the_numbers_of_the_rows_in_them():
@@ -549,8 +555,8 @@ def test_a_file_without_rows_or_without_stats_is_no_trouble():
 
 def test_plans_are_the_same_for_the_same_stamp(table):
     table.append(rows(1))
-    base = table._view()
-    operation = append(table._runner.change(base, Request(id="x")), rows(2))
+    base = doors.view(table)
+    operation = append(doors.runner(table).change(base, Request(id="x")), rows(2))
     one, two, other = (base.plan(operation, Stamp(5, "n", a)) for a in (0, 0, 1))
     assert list(one.files) == list(two.files)
     assert (one.root_path, one.root) == (two.root_path, two.root)
@@ -559,11 +565,11 @@ def test_plans_are_the_same_for_the_same_stamp(table):
 
 
 def test_files_written_under_an_older_schema_say_so(table, home):
-    base = table._view()
-    request, _ = table._runner.request(base, None)
-    operation = append(table._runner.change(base, request), rows(1))
+    base = doors.view(table)
+    request, _ = doors.runner(table).request(base, None)
+    operation = append(doors.runner(table).change(base, request), rows(1))
     table.alter().add_column("late", "int").rename_column("v", "w").commit()
-    table._runner.commit(base, operation)
+    doors.runner(table).commit(base, operation)
     assert table.inspect.files()["schema_id"].to_pylist() == [0]
     assert document(home, 1)["schemaId"] == 1
     assert table.scan().to_arrow().to_pylist() == [{"id": 1, "w": "v", "dt": "x", "late": None}]
@@ -572,10 +578,10 @@ def test_files_written_under_an_older_schema_say_so(table, home):
 
 def test_files_of_unknown_ending_are_refused_by_name(table):
     table.append(rows(1))
-    base = table._view()
+    base = doors.view(table)
     for path in ("dt=x/bucket-0/data-x", "dt=x/bucket-0/data-x.csv.gz", "dt=x/bucket-0/data-x.vortex"):
         file = WrittenFile(path, ("x",), 1, 1)
-        made = table._runner.commit(base, Append(request=Request(id=path), added=(file,)))
+        made = doors.runner(table).commit(base, Append(request=Request(id=path), added=(file,)))
         with pytest.raises(UnsupportedFeature, match="format"):
             table.scan().to_arrow()
         table.rollback_to(made.id - 1) if made.id > 1 else None

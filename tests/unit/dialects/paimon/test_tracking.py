@@ -17,6 +17,7 @@ from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from tests import doors
 from tests.golden.archives import unzipped
 
 # As pypaimon reads its table: b was set for ids 1, 3 and 6, then a for 1 and 2, then b for 1 again.
@@ -56,15 +57,15 @@ def test_bounds_of_values_that_newer_files_hold_leave_nothing_out(where, ids):
 def test_files_of_the_same_rows_are_read_in_step_whatever_their_batches():
     table = golden("pypaimon")
     (task,) = (task for task in table.scan(["a", "b"], where="dt = 'x'").plan() if any(task.beside))
-    found = pa.Table.from_batches(worker.read(table._store, task, 2))
+    found = pa.Table.from_batches(worker.read(doors.store(table), task, 2))
     assert found["b"].to_pylist() == [b for _, _, b in ROWS]
     path = task.beside[0][0].paths[0]
-    table._store.delete([path])
-    assert sweep.missing(table._store, table._view()) == [path]
+    doors.store(table).delete([path])
+    assert sweep.missing(doors.store(table), doors.view(table)) == [path]
 
 
 def test_tasks_leave_the_files_they_are_made_of_as_they_were():
-    view = golden("pypaimon")._view()
+    view = doors.view(golden("pypaimon"))
     found = view.files()
     before = found.entries.to_pylist()
     tasks = view.tasks(found, view.project(["id", "_SEQUENCE_NUMBER"]))
@@ -156,7 +157,7 @@ def test_rows_keep_their_ids_whatever_changes_them(properties):
             }, (seed, step)
             assert table.scan().count() == len(model), (seed, step)
             known |= now
-        assert not sweep.missing(table._store, table._view())
+        assert not sweep.missing(doors.store(table), doors.view(table))
         table.expire_snapshots(retain_last=1, older_than="2100-01-01")
         table.remove_orphan_files(older_than="2100-01-01")
         assert rows(table) == sorted((i, *values) for i, values in model.items()), seed
@@ -230,7 +231,7 @@ def test_compaction_moves_the_marks_of_rows_that_were_deleted():
     assert rows(table, ("id", "a"), where="dt = 'x'") == [(0, "a0"), (2, "a2"), (4, "a4"), (7, "new"), (8, "a8")]
     table.expire_snapshots(retain_last=1, older_than="2100-01-01")
     table.remove_orphan_files(older_than="2100-01-01")
-    assert not sweep.missing(table._store, table._view())
+    assert not sweep.missing(doors.store(table), doors.view(table))
 
 
 @pytest.mark.parametrize(
@@ -256,8 +257,8 @@ def test_new_values_of_the_same_columns_of_the_same_rows_conflict(theirs, own, i
     table = made(EVOLVING | VECTORS)
     table.append(data(0, 5))
     table.append(data(5, 9))
-    before = table._view()
-    other = Table("t", Late(table._store, lambda: theirs(table), before.state.version), Paimon())
+    before = doors.view(table)
+    other = Table("t", Late(doors.store(table), lambda: theirs(table), before.state.version), Paimon())
     if is_conflict:
         with pytest.raises(Conflict):
             own(other)
@@ -311,7 +312,7 @@ def test_spark_reads_row_ids_by_the_worker(spark):
     table.append(data(0, 5))
     for columns, is_left_to_spark in ((["id", "b"], True), (["id", "_ROW_ID"], False), (["_SEQUENCE_NUMBER"], False)):
         (task,) = table.scan(columns).plan()
-        assert native.parted(table._store, [task], Reach(spark))[0 if is_left_to_spark else 1] != [], columns
+        assert native.parted(doors.store(table), [task], Reach(spark))[0 if is_left_to_spark else 1] != [], columns
 
 
 def test_row_ids_are_of_one_partition(tmp_path):
@@ -322,7 +323,7 @@ def test_row_ids_are_of_one_partition(tmp_path):
     for p in (10, 20):
         t.append(pa.table({"id": [p, p + 1], "p": [p, p], "v": [0, 0]}, schema=fields))
     t.update({"v": "id"})
-    view = t._view()
+    view = doors.view(t)
     entries = manifest.live_entries(view.reader, view.state.document, view.schema)
     index = entries.column_names.index("_FIRST_ROW_ID")
     entries = entries.set_column(index, entries.schema.field(index), pa.array([0] * len(entries), pa.int64()))
