@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.dagster.asset_table import as_dagster_failures, audited_branch, column_schema, scan, specs_of
-from lakeformat.dagster.declaration import OVER_TABLE, AssetTable, names_of, settled, unique_over
+from lakeformat.dagster.declaration import OVER_TABLE, SOURCE_TABLE, AssetTable, names_of, settled, unique_over
 from lakeformat.dagster.drift import differences, missing_columns, refusal
 from lakeformat.dagster.identity import origin_of
 from lakeformat.dagster.internals import check_target, check_targets
@@ -30,6 +30,7 @@ from lakeformat.errors import NotFound
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
 DECLARED = "as_declared"  # Of the table, not of a partition.
 WARNINGS = (PRESENT, COLUMNS)
+_AS_DECLARED = "The table is as the asset declares: format, key, partitions, properties, named columns."
 SAMPLES = 5  # Repeated keys that an evaluation shows.
 MOST_EVALUATIONS = 500  # Of a check in a run without partitions, which checks all of them.
 MOST_NAMED = 20  # Partitions in a sentence.
@@ -194,7 +195,8 @@ def _specs(
         **({UNIQUE: f"No two rows of {over} have the same {unique}."} if unique else {}),
         **({PRESENT: "The partition holds rows."} if replaces and is_partitioned else {}),
         COLUMNS: "The columns are those of the previous run.",
-        DECLARED: "The table is as the asset declares: format, key, partitions, properties, named columns.",
+        # A table that follows a database has the declaration of its beginning, and its runs refuse no other.
+        **({} if SOURCE_TABLE in metadata else {DECLARED: _AS_DECLARED}),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)  # Of `partitions_def`.

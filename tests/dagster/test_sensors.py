@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 
 from lakeformat.commit import commit
-from lakeformat.dagster import Upkeep, foreign_commits, maintenance
+from lakeformat.dagster import Upkeep, cdc_assets, checks_for, foreign_commits, maintenance
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.pictures import MOST, pictures
 from lakeformat.dagster.spark import SparkResource
@@ -451,6 +451,14 @@ def test_a_declaration_that_the_table_does_not_have_is_reported_once_without_a_r
         (event,) = tick(sensor).asset_events
         assert event.passed
         assert tick(sensor).cursor == "orders: 1"
+
+
+def test_a_table_that_follows_a_database_has_the_declaration_of_its_beginning(lake, tick):
+    """Its runs refuse no other."""
+    assets = cdc_assets("shop", {"public.orders": "orders"}, table_properties={"a.b": "c"})
+    lake.lake.create_table("nyc.orders", rows(1).schema)
+    assert not tick(foreign_commits(assets)).asset_events
+    assert "as_declared" not in {spec.name for checks in checks_for(assets) for spec in checks.check_specs}
 
 
 def test_a_difference_that_the_next_run_follows_passes_with_the_change(lake, tick):
