@@ -134,8 +134,6 @@ class HadoopFiles(Unchanging):
         """The reader and name of an absolute `path` outside the prefix; None for a path inside it."""
         if not paths.is_absolute(path) or self._relative(path) is not None:
             return None
-        if self.allowed is not None:
-            self.allowed.require(path, self.root)
         folder, _, name = path.rpartition("/")
         return self.elsewhere(folder), name
 

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import math
+import zoneinfo
 from decimal import Decimal
 
 import numpy as np
@@ -80,6 +81,17 @@ def test_pairs_of_values_are_kept_or_refused_in_the_derived_type(form):
         except InvalidInput:
             continue
         assert all(map(is_same, pair, stored)), (pair, stored)
+
+
+def test_what_fits_is_taken():
+    whole = [1.0, 2, float(2**53), -float(2**53)]
+    assert python_values.column(whole, "v", pa.int64()).to_pylist() == [1, 2, 2**53, -(2**53)]
+    days = [datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 2)]
+    assert python_values.column(days, "v", pa.date32()).to_pylist() == [days[0], datetime.date(2020, 1, 2)]
+    east = datetime.datetime(2020, 1, 1, 5, tzinfo=EAST)
+    assert python_values.column([east], "v", pa.timestamp("us", "UTC")).to_pylist() == [east]
+    again = datetime.datetime(2024, 11, 3, 1, 30, fold=1, tzinfo=zoneinfo.ZoneInfo("America/New_York"))
+    assert python_values.column([again], "v", pa.timestamp("us", "UTC"))[0].as_py().hour == 6
 
 
 def test_a_mix_at_which_pyarrow_dies_is_refused():

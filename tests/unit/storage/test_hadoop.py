@@ -62,6 +62,7 @@ def test_files_are_listed_and_read(connections, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
     assert [file.path for file in store.list("")] == ["a/b/z", "a/y", "x"]
+    assert store.list("")[2].modified_ms == (tmp_path / "hdfs/t/x").stat().st_mtime_ns // 1_000_000
     assert [(file.path, file.size_bytes) for file in store.list("a")] == [("a/b/z", 12), ("a/y", 10)]
     assert (store.list("none"), store.names("none"), store.folders("none")) == ([], [], [])
     assert (store.names(""), store.folders(""), store.folders("a")) == (["x"], ["a"], ["b"])
@@ -111,6 +112,15 @@ def test_both_formats_are_read_and_neither_is_written(connections, tmp_path):
         assert sorted((tmp_path / "hdfs").rglob("*")) == before
     with pytest.raises(UnsupportedFeature, match="read but not written"):
         remote.create_table("d.new", ROWS.schema)
+
+
+def test_folders_elsewhere_have_the_options_of_hdfs_alone(connections, tmp_path):
+    store = open_store("hdfs://here:1/t", {"user": "me"})
+    for name in ("hdfs/x", "x"):
+        (tmp_path / name).write_bytes(name.encode())
+    assert store.read(f"file://{tmp_path}/x") == b"x"
+    assert store.read("hdfs://elsewhere:1/x") == b"hdfs/x"
+    assert connections == [(("elsewhere", 1), {"user": "me"})]
 
 
 def test_locations_outside_the_allowed_ones_are_refused(connections):
