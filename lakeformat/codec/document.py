@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any
 
-from lakeformat.errors import CorruptFile
+from lakeformat.errors import CorruptFile, InvalidInput
 from lakeformat.model.dataclass import dataclass
 
 _GZIP = b"\x1f\x8b"
@@ -88,6 +88,15 @@ def parse_after(
     return parse(data, where), data, {}
 
 
+def encoded(text: str) -> bytes:
+    """The text in UTF-8. Raises `InvalidInput` if a part of it is half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        part = text[max(0, error.start - 20) : error.end]
+        raise InvalidInput(f"{part!r} is not text that a file can hold") from error
+
+
 def emit(document: Mapping[str, Any], is_gzip: bool = False, lists: Mapping[str, Written] | None = None) -> bytes:
     """The same bytes for the same document. `lists`: the first items of its lists, whose text is reused."""
     if not lists:
@@ -106,7 +115,7 @@ def emit(document: Mapping[str, Any], is_gzip: bool = False, lists: Mapping[str,
 
 
 def _dumped(part: Any) -> bytes:
-    return json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode()
+    return encoded(json.dumps(part, ensure_ascii=False, separators=(",", ":")))
 
 
 def _unpacked(data: bytes, where: str) -> bytes:

@@ -633,3 +633,25 @@ def test_a_session_that_was_stopped_is_refused(table):
     ):
         with pytest.raises(InvalidInput, match="the Spark session was stopped; start another one"):
             ask()
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_half_a_surrogate_pair_is_nowhere_in_the_metadata(lake, tmp_path, format):
+    table = lake.create_table("d.text", SCHEMA, format=format)
+    table.append(ROWS)
+    before, half = files(tmp_path), "x\ud800"
+    for attempt in (
+        lambda: table.alter().set_comment(half).commit(),
+        lambda: table.alter().add_column(half, "int").commit(),
+        lambda: table.alter().add_column("c", "int", comment=half).commit(),
+        lambda: table.alter().rename_column("id", half).commit(),
+        lambda: table.alter().set_properties({"user.note": half}).commit(),
+        lambda: table.create_tag(half),
+        lambda: table.create_branch(half),
+        lambda: lake.create_table("d.new", [(half, pa.int64())], format=format),
+        lambda: lake.create_table("d.new", SCHEMA, format=format, comment=half),
+        lambda: lake.create_table("d.new", SCHEMA, format=format, properties={"user.note": half}),
+    ):
+        with pytest.raises(InvalidInput):
+            attempt()
+        assert files(tmp_path) == before

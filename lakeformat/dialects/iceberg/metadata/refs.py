@@ -17,7 +17,7 @@ from lakeformat.errors import (
 from lakeformat.model.operation import Request, SetTag
 from lakeformat.storage.store import Reader
 
-_TAG_NAME = re.compile(r"[^/\\\x00-\x1f]+")
+_TAG_NAME = re.compile(r"[^/\\\x00-\x1f\ud800-\udfff]+")
 
 
 def branches(base: State) -> dict[str, Mapping[str, Any]]:

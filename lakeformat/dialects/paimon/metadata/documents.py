@@ -8,7 +8,8 @@ from types import UnionType
 from typing import Any
 
 from lakeformat.codec import parsing
-from lakeformat.errors import CorruptFile, InvalidInput
+from lakeformat.codec.document import encoded
+from lakeformat.errors import CorruptFile
 from lakeformat.storage.store import Reader
 
 
@@ -38,9 +39,4 @@ def parsed(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dic
 
 
 def emit(document: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(document, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"{error.object[error.start - 20 : error.end]!r} is not text that a file can hold"
-        ) from error
+    return encoded(json.dumps(document, indent=2, ensure_ascii=False))

@@ -36,7 +36,7 @@ _PERIODS = {
     ("two-hours", "without_dashes"): (2 * _HOUR, "%Y-%m-%d %H"),
     ("two-hours", "without_dashes_and_spaces"): (2 * _HOUR, "%Y-%m-%d %H"),
 }
-NAME = re.compile(r"[^/\\\x00-\x1f]+")
+NAME = re.compile(r"[^/\\\x00-\x1f\ud800-\udfff]+")
 
 
 def check_new_name(kind: str, name: str) -> None:
