@@ -181,7 +181,7 @@ def test_troubleshooting_quotes_messages_of_the_code():
 
 
 def test_the_list_of_decisions_has_each_note_with_its_title_and_subtitle():
-    notes = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    notes = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     heads = [(note, note.read_text().split("\n")) for note in notes]
     rows = [f"| [{lines[0].removeprefix('# ')}]({note.name}) | {lines[2]} |" for note, lines in heads]
     written = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()
