@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 
 def on_config(config: Any) -> Any:
     """Append the decision notes to the menu, each under the title it has."""
-    notes = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    notes = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     config.nav.append({"Decisions": ["decisions/README.md", *(f"decisions/{note.name}" for note in notes)]})
     return config
 
