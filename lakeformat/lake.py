@@ -195,7 +195,7 @@ class Lake:
             if if_exists == "ignore":
                 return existing
             raise AlreadyExists(
-                f"{name}: there is a table already at {existing.uri}; pass if_exists='ignore' to take it as it is"
+                f"{name}: a table exists already at {existing.uri}; pass if_exists='ignore' to keep it unchanged"
             )
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         catalog = self._keeper(format)
@@ -285,7 +285,7 @@ class Lake:
         _require_format(format)
         self._require_warehouse()
         if there := self._find(name):
-            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+            raise AlreadyExists(f"{name}: a table exists already at {there.uri}")
         declaration = (schema, format, partition_by, primary_key, properties, comment, sort_by)
         catalog = self._keeper(format)
         if catalog is None or not (catalog.vends_credentials or catalog.names_are_folders):
@@ -531,7 +531,7 @@ class Lake:
         if self._catalog is None:
             raise InvalidInput(f"{self.uri} has no catalog to register {name!r} in; open Lake(..., catalog='sql')")
         if there := self._find(name):
-            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+            raise AlreadyExists(f"{name}: a table exists already at {there.uri}")
         if self._catalog.format == "paimon":
             if self._format(self._open(metadata_location)) != "paimon":
                 raise NotFound(f"{name}: no Paimon table is in {metadata_location}; give its folder")
@@ -588,7 +588,7 @@ class Lake:
         """
         _require_name(name)
         if there := self._find(name):
-            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+            raise AlreadyExists(f"{name}: a table exists already at {there.uri}")
         store = self._table_store(name)
         folder = self._looked_at(store, name, schema, properties)
         declared = _declared(
@@ -778,7 +778,7 @@ class Lake:
         require_parquet(source)
         self._require_warehouse()
         if there := self._find(name):
-            raise AlreadyExists(f"{name}: there is a table already at {there.uri}")
+            raise AlreadyExists(f"{name}: a table exists already at {there.uri}")
         table_properties = {key: value for key, value in source.properties.items() if key not in _OF_SPARK}
         table_properties |= {**(properties or {}), **location_properties}
         schema = Schema(source.fields)
@@ -1063,7 +1063,7 @@ class Lake:
         """
         table = self.table(old)
         if there := self._find(new):
-            raise AlreadyExists(f"{new}: there is a table already at {there.uri}")
+            raise AlreadyExists(f"{new}: a table exists already at {there.uri}")
         catalog = self._catalog if isinstance(table._store, Catalogued) else None
         if catalog is not None:
             catalog.create_namespace(new.rpartition(".")[0])

@@ -336,8 +336,8 @@ class WriteSession:
         if missing:
             raise NotFound(
                 f"{self.store.root}: of the {len(prepared.files)} files of commit {prepared.identifier} of "
-                f"{self.user!r}, {len(missing)} are gone, e.g. {missing[0]}: a commit of it failed, or they were "
-                "swept. Nothing was committed: prepare it again"
+                f"{self.user!r}, {len(missing)} no longer exist, e.g. {missing[0]}: a commit of it failed, or they "
+                "were swept. Nothing was committed: prepare it again"
             )
 
     def _view(self) -> AnyView:

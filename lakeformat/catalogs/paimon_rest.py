@@ -119,7 +119,7 @@ class PaimonRestCatalog:
         body = {"identifier": {"database": namespace, "object": table}, "path": metadata_location}
         response = self._server.ask("POST", f"databases/{_quoted(namespace)}/register", body)
         if response.status == 409:
-            raise AlreadyExists(f"{name}: there is a table already in {self.uri}; drop it first")
+            raise AlreadyExists(f"{name}: a table exists already in {self.uri}; drop it first")
         if response.status in _NO_SUCH_REQUEST:
             raise UnsupportedFeature(
                 f"{name}: {self.uri} does not register tables ({response.status}); create the table and copy its rows"
@@ -141,7 +141,7 @@ class PaimonRestCatalog:
         body = {"identifier": {"database": namespace, "object": table}, "schema": paimon_schema.creation(schema)}
         response = self._server.ask("POST", f"databases/{_quoted(namespace)}/tables", body)
         if response.status == 409:
-            raise AlreadyExists(f"{name}: there is a table already in {self.uri}")
+            raise AlreadyExists(f"{name}: a table exists already in {self.uri}")
         if not response.is_good:
             raise StoreRefused(str(self._server.refused(response, name)))
 
@@ -274,7 +274,7 @@ class ServedFunctions:
     def create(self, name: str, document: Mapping[str, Any]) -> None:
         response = self.catalog._server.ask("POST", _function(name).rpartition("/")[0], document)
         if response.status == 409:
-            raise AlreadyExists(f"{name}: there is a function already in {self.catalog.uri}")
+            raise AlreadyExists(f"{name}: the function exists already in {self.catalog.uri}")
         self._require_good(response, name)
 
     def replace(self, name: str, base: FunctionMetadata, document: Mapping[str, Any]) -> None:

@@ -143,7 +143,7 @@ class RestCatalog:
         body = {"name": table, "metadata-location": metadata_location}
         response = self.ask("POST", f"namespaces/{self.levels(namespace)}/register", body)
         if response.status == 409:
-            raise AlreadyExists(f"{name}: there is a table already in {self.uri}; drop it first")
+            raise AlreadyExists(f"{name}: a table exists already in {self.uri}; drop it first")
         if not response.is_good:
             raise self.refused(response, name)
 

@@ -132,7 +132,7 @@ class SqlCatalog:
 
     def register(self, name: str, metadata_location: str) -> None:
         if not self.entry(name).swap(None, metadata_location):
-            raise AlreadyExists(f"{name}: there is a table already in {self!r}; drop it first")
+            raise AlreadyExists(f"{name}: a table exists already in {self!r}; drop it first")
 
     def rename(self, old: str, new: str) -> None:
         self._rename(old, new, _TABLE)

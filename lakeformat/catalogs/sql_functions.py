@@ -52,7 +52,7 @@ class SqlFunctions:
             with connected(self.uri, _TABLES) as connection:
                 connection.execute(sa.insert(_LINES).values(**line, version=1, document=json.dumps(document)))
         except AlreadyExists:
-            raise AlreadyExists(f"{name}: there is a function already in {shown(self.uri)}") from None
+            raise AlreadyExists(f"{name}: the function exists already in {shown(self.uri)}") from None
 
     def replace(self, name: str, base: FunctionMetadata, document: Mapping[str, Any]) -> None:
         with connected(self.uri, _TABLES) as connection:
@@ -60,7 +60,7 @@ class SqlFunctions:
             values = {"version": base.version + 1, "document": json.dumps(document)}
             done = connection.execute(change.values(**values)).rowcount
         if done != 1:
-            raise Conflict(f"function {name} was changed by somebody else meanwhile; nothing was changed here")
+            raise Conflict(f"function {name} was changed by another writer meanwhile; nothing was changed here")
 
     def change(self, name: str, base: FunctionMetadata, document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
         self.replace(name, base, document)

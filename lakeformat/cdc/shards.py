@@ -76,7 +76,7 @@ class Shards:
             if other.key != first.key:
                 raise InvalidInput(
                     f"{other.name} has the key ({', '.join(other.key)}), and {first.name} ({', '.join(first.key)}): "
-                    "they cannot be one table; say which columns identify rows of both: primary_key=[...]"
+                    "they cannot be one table; name the columns that identify rows of both: primary_key=[...]"
                 )
         self._parts[name] = parts
         versions = {part.name: part.version for part in parts.values() if part.version}

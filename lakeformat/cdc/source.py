@@ -58,11 +58,13 @@ def chosen_key(
     or a column is missing."""
     chosen = tuple(declared if key is None else key)
     if not chosen:
-        raise InvalidInput(f"{table}: it has no primary key; say which columns identify its rows: primary_key=[...]")
+        raise InvalidInput(
+            f"{table}: it has no primary key; name the columns that identify its rows: primary_key=[...]"
+        )
     if missing := [column for column in chosen if column not in columns]:
         raise InvalidInput(
             f"{table}: there is no column {missing[0]!r} for the primary key: it is not in the table, generated, or "
-            "left out (exclude_columns); say which other columns identify its rows: primary_key=[...]"
+            "left out (exclude_columns); name other columns that identify its rows: primary_key=[...]"
         )
     return chosen
 

@@ -91,7 +91,7 @@ def _coordinates(values: pa.Array, name: str) -> Iterator[tuple[np.ndarray, np.n
         fits = is_ring | ((kind >= _POINT) & (kind <= _COLLECTION) & (dims <= 3))
         fits &= (inner_type < 0) | (kind == inner_type)
         fits &= (level == 0) | (dims == shape >> 1)
-        _check(fits, values, rows, name, "its type is none of the seven of ISO, or differs from what it is a part of")
+        _check(fits, values, rows, name, "its type is not one of ISO's seven, or not that of its collection")
         width = 8 * (2 + (dims & 1) + (dims >> 1))
         is_point = kind == _POINT
         count_at = np.where(is_ring, header, header + 5)

@@ -264,7 +264,7 @@ def _findings(
     name = asset.table(lake).name
     if not lake.lake.exists(name):
         raise NotFound(
-            f"{name} is not there: nothing has been written yet, or the rows went to another IO manager than "
+            f"{name} does not exist: nothing has been written yet, or the rows went to another IO manager than "
             "LakeIOManager (without an 'io_manager' among its resources, Dagster pickles them), or to that of another "
             f"lake than the resource {asset.lake_key!r}"
         )

@@ -143,7 +143,7 @@ def to_read(scan: Any, annotation: Any, spark: SparkResource) -> Any:
             return scan.to_spark(spark.session)
     if isinstance(scan, NoRows):
         raise NotFound(
-            f"the table is not there yet, and {name} has no form without columns; annotate the input as pyarrow.Table"
+            f"the table does not exist yet, and {name} has no form without columns; annotate the input as pyarrow.Table"
         )
     raise InvalidInput(
         f"an input is annotated {annotation}; annotate it as a Spark, pandas or polars DataFrame, a polars LazyFrame, "

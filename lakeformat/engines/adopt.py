@@ -70,7 +70,7 @@ class _File:
             raise self._wrong(f"column {file.untyped[0]!r} holds nulls and has no type; cast it and write it again")
         if strange:
             raise self._wrong(
-                f"column {strange[0]!r} is none of the table's, which has "
+                f"column {strange[0]!r} is not in the table, which has "
                 f"{', '.join(f.name for f in task.layout.fields)}; add it to the table first (alter().add_column)"
             )
 

@@ -121,7 +121,7 @@ def _is_kept(value: Any, kept: Any) -> bool:
 def _way_out(value: Any, kept: Any) -> str:
     if isinstance(value, datetime.datetime) and isinstance(kept, datetime.datetime):
         if value.tzinfo is None and kept.tzinfo is not None:
-            return "; it has no time zone: say which one it is in first"
+            return "; it has no time zone: set its time zone first"
         if value.tzinfo is not None and kept.tzinfo is None:
             return "; it is an instant, the column has no time zone: convert it to the wall clock you mean first"
     return "; cast it first"

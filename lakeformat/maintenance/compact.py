@@ -144,7 +144,7 @@ def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) 
     if sort_by is True:
         view.layout()  # Raises for an order of the table that it cannot sort by.
         if not schema.sort_order:
-            raise InvalidInput(f"sort_by=True: {name} has no sort order; say which, e.g. ['id']")
+            raise InvalidInput(f"sort_by=True: {name} has no sort order; name columns, e.g. ['id']")
         return schema.sort_order.fields
     sorts = order.parse_any(sort_by, schema.fields, "sort_by")
     if not sorts:

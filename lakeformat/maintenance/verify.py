@@ -36,7 +36,7 @@ def verify(store: Reader, view: AnyView, deep: bool) -> list[Damage]:
     tasks, stored = view.scan(), {file.path: file.size_bytes for file in store.list("")}
     parts = [part for task in tasks for part in sweep.with_parts(task) if isinstance(part, FilesTask)]
     lost = sweep.missing_of(store, tasks, stored)
-    damage = [Damage("missing", path, f"{path}: the table lists it, and it is not there") for path in lost]
+    damage = [Damage("missing", path, f"{path}: the table lists it, but it does not exist") for path in lost]
     damage += _sizes(store.root, stored, parts)
     damage += [Damage("counts", None, text) for text in view.inspect("discrepancies")["text"].to_pylist()]
     if deep:

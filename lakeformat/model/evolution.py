@@ -373,7 +373,7 @@ def _add(schema: Schema, change: AddColumn, collections_have_ids: bool, fills_ol
         raise InvalidInput("a column needs a name that is not blank")
     if not change.nullable and not (fills_old_rows and change.default is not None):
         raise InvalidInput(
-            f"column {column}: a new column is null in the rows that are there; leave out NOT NULL"
+            f"column {column}: a new column is null in existing rows; leave out NOT NULL"
             + (", or give it a default" if fills_old_rows else "")
         )
     asked = Field(NO_ID, path[-1], _type(change.type, column), change.nullable, _comment(change.comment, column))

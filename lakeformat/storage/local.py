@@ -189,7 +189,7 @@ class LocalFiles:
         source, target = self._path(old), self._path(new)
         with store_errors(target, "move a folder to"):
             if os.path.lexists(target):
-                raise AlreadyExists(f"{target} is there already; {source} was not moved")
+                raise AlreadyExists(f"{target} exists already; {source} was not moved")
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.rename(source, target)
 

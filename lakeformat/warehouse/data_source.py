@@ -119,7 +119,7 @@ class TablesByOptions:
         if len(names) != 1:
             note = f", and not two: {', '.join(sorted(names))}" if names else ""
             raise InvalidInput(
-                f"{self.lake!r} as a data source of Spark: say which table, by load('namespace.table') or "
+                f"{self.lake!r} as a data source of Spark: name the table, by load('namespace.table') or "
                 f"option('table', ...){note}"
             )
         (name,) = names

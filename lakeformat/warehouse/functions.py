@@ -125,9 +125,7 @@ class Functions:
         elif if_exists == "replace":
             keeper.replace(name, stored, document)
         elif if_exists != "ignore":
-            raise AlreadyExists(
-                f"{name}: there is a function already; CREATE OR REPLACE FUNCTION gives it another body"
-            )
+            raise AlreadyExists(f"{name}: the function exists already; CREATE OR REPLACE FUNCTION replaces it")
 
     def alter(self, name: str, change: Mapping[str, Any]) -> None:
         """Make one change, JSON of Paimon's `FunctionChange`: `{"action": "addDefinition", "name": "spark",

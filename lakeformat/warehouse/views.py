@@ -99,7 +99,7 @@ class Views:
         elif if_exists == "replace":
             self._change(view.name, entry, lambda base: replaced(base, view, stamp), stamp)
         elif if_exists == "error":
-            raise AlreadyExists(f"{view.name}: there is a view already; CREATE OR REPLACE VIEW gives it another query")
+            raise AlreadyExists(f"{view.name}: the view exists already; CREATE OR REPLACE VIEW replaces it")
 
     def alter(self, name: str, properties: Mapping[str, str], unset: frozenset[str] = frozenset()) -> None:
         """Set and unset properties. Raises `NotFound`."""
@@ -142,7 +142,7 @@ class Views:
         if not self._required(name).publish_view(name, base, document, stamp.nonce, self.options):
             if base is None:
                 raise AlreadyExists(f"{name}: there is a table or a view of that name already")
-            raise Conflict(f"view {name} was changed by somebody else meanwhile; nothing was changed here")
+            raise Conflict(f"view {name} was changed by another writer meanwhile; nothing was changed here")
 
     def _required(self, name: str) -> ViewCatalog:
         if self._keeper is None:

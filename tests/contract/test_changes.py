@@ -436,7 +436,7 @@ def test_a_consumer_goes_on_where_it_was_and_protects_what_it_has_to_read(lake):
     table.drop_consumer("etl")
     with pytest.raises(NotFound, match="no consumer 'etl'"):
         table.drop_consumer("etl")
-    with pytest.raises(NotFound, match="snapshot 5 is not there"):
+    with pytest.raises(NotFound, match="snapshot 5 does not exist"):
         table.changes(4).to_arrow()
     assert told(table.changes(consumer="new")) == [("+I", 6, "a", "x")]
 
@@ -465,7 +465,7 @@ def test_what_an_overwrite_took_from_a_snapshot_that_expired_cannot_be_read(lake
     table.append(rows((1, "a", "x")))
     table.overwrite(rows((1, "c", "x")))
     table.expire_snapshots(retain_last=1)
-    with pytest.raises(NotFound, match="snapshot 1 is not there: it may have expired"):
+    with pytest.raises(NotFound, match="snapshot 1 does not exist: it may have expired"):
         table.changes(1).to_arrow()
 
 
@@ -560,7 +560,7 @@ def test_changes_are_only_of_ancestors_of_a_snapshot(lake):
     table.rollback_to(snapshot_id=second)
     assert told(table.changes(second)) == []
     table.expire_snapshots(retain_last=1)
-    with pytest.raises(NotFound, match="is not there"):
+    with pytest.raises(NotFound, match="does not exist"):
         table.changes(first).to_arrow()
 
 

@@ -200,7 +200,7 @@ def test_a_stream_that_was_down_for_longer_than_snapshots_are_kept_says_so(tmp_p
     table.append(rows((4, "d", "x")))
     table.expire_snapshots(retain_last=1)
     for offset in (start, within):
-        with pytest.raises(NotFound, match=r"snapshot \d+ is not there"):
+        with pytest.raises(NotFound, match=r"snapshot \d+ does not exist"):
             read(following, offset, following.newest())
     assert len(read(following, following.initial(), following.newest())[0]) == 4
 

@@ -295,7 +295,7 @@ def test_rows_whose_files_are_gone_are_not_committed(table):
     session = table.stream("job")
     prepared = session.prepare(1, rows((1, "a", "x"), (2, "b", "y")))
     discard(session.store, [prepared.files[1].path])
-    with pytest.raises(NotFound, match=r"of the \d files of commit 1 of 'job', 1 are gone"):
+    with pytest.raises(NotFound, match=r"of the \d files of commit 1 of 'job', 1 no longer exist"):
         table.stream("job").commit(prepared)
     assert table.snapshots() == []
     assert table.stream("job").commit(session.prepare(1, rows((1, "a", "x")))).rows_added == 1
@@ -737,7 +737,7 @@ def test_spark_appends_to_tables_of_a_warehouse_as_a_data_source(spark, tmp_path
     for mode, name, why in [
         ("overwrite", "d.t", "replaces either the whole table"),
         ("append", "d.u", "no table"),
-        ("append", "", "say which"),
+        ("append", "", "name the table"),
     ]:
         with pytest.raises(Exception, match=why):
             write(mode, name)

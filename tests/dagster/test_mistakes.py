@@ -181,7 +181,7 @@ def test_rows_that_another_io_manager_takes_are_missed(lake, instance):
     resources = {"lake": lake, "io_manager": dg.mem_io_manager}
     result = dg.materialize(assets, resources=resources, instance=instance, raise_on_error=False)
     failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
-    assert "nyc.orders is not there" in failure
+    assert "nyc.orders does not exist" in failure
     assert "the rows went to another IO manager than LakeIOManager" in failure
 
 

@@ -340,7 +340,7 @@ class MySql:
         where, _, identity = text.partition(";")
         file, _, offset = where.rpartition(":")
         if not re.fullmatch(r".+\.\d+", file) or not offset.isdecimal():
-            raise InvalidInput(f"position {text!r} is none of MySQL's, e.g. 'mysql-bin.000003:154'")
+            raise InvalidInput(f"position {text!r} is not a position of MySQL, e.g. 'mysql-bin.000003:154'")
         server, _, gtids = identity.partition(";")
         if gtids and server != self._server:
             if text not in self._translated:

@@ -513,7 +513,7 @@ class Postgres:
 
     def parse(self, text: str) -> Position:
         if not re.fullmatch(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}", text):
-            raise InvalidInput(f"position {text!r} is none of PostgreSQL's, e.g. '0/16B3748'")
+            raise InvalidInput(f"position {text!r} is not a position of PostgreSQL, e.g. '0/16B3748'")
         high, low = text.split("/")
         return _position(int(high, 16) << 32 | int(low, 16))
 

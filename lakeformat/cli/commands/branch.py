@@ -35,7 +35,7 @@ def branch(
     opened = session.table(table)
     if name is None:
         if delete or publish or rename:
-            raise InvalidInput("branch --delete, --publish and --rename: say which branch")
+            raise InvalidInput("branch --delete, --publish and --rename: name the branch")
         listed = opened.inspect.branches()
         rows = listed.to_pylist()
         shown = [[str(v) if isinstance(v, int) else v for v in row.values()] for row in rows]

@@ -34,7 +34,7 @@ def create(
     if wrong := [key for key, equals, _ in pairs if not equals or not key]:
         raise InvalidInput(f"--property {wrong[0]!r}: write KEY=VALUE, e.g. bucket=4")
     if session.lake.exists(table):
-        raise AlreadyExists(f"{table}: there is a table already; choose another name, or drop it")
+        raise AlreadyExists(f"{table}: the table exists already; choose another name, or drop it")
     key = f", PRIMARY KEY ({', '.join(map(_quoted, primary_key))}) NOT ENFORCED" if primary_key else ""
     parts = [
         f"CREATE TABLE {'.'.join(map(_quoted, table.split('.')))} ({columns}{key}) USING {_quoted(format)}",

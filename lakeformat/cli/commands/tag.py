@@ -31,7 +31,7 @@ def tag(
     opened = session.table(table)
     if name is None:
         if delete:
-            raise InvalidInput("tag --delete: say which tag")
+            raise InvalidInput("tag --delete: name the tag")
         rows = opened.inspect.tags().to_pylist()
         session.answer(rows, lambda: grid(list(opened.inspect.tags().column_names), [_texts(row) for row in rows]))
         return

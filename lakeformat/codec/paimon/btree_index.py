@@ -140,7 +140,7 @@ class File:
         if footer["magic"] != _MAGIC:
             raise CorruptFile(f"{path}: no B-tree index")
         if footer["version"] != _VERSION:
-            raise UnsupportedFeature(f"{path}: a B-tree index of version {footer['version']}; known is {_VERSION}")
+            raise UnsupportedFeature(f"{path}: a B-tree index of version {footer['version']}; supported: {_VERSION}")
         block = _Block(self._block(int(footer["index_at"]), int(footer["index_size"])), path)
         self.last_values = block.keys()  # Of each block.
         self._starts, after = _varints(block.raw, block.value_starts, path)

@@ -113,7 +113,7 @@ CHECKED: dict[tuple[type, str, str | None], tuple[Check, ...]] = {
 def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C901 - a case for each operation
     """Raise `Conflict` if others changed what `operation` relied on, or another error if it can never be committed."""
     if not base.exists and not isinstance(operation, Create | Follow):
-        raise NotFound(f"{reader.root}: the table is gone")
+        raise NotFound(f"{reader.root}: the table no longer exists")
     base = metadata.on(reader, base, operation.request.branch)
     match operation:
         case Append(added=added):
@@ -206,7 +206,7 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
         )
         raise Conflict(
             f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in "
-            f"the table at version {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. "
+            f"the table at version {base.version}, e.g. {missing[0].as_py()}; another writer replaced them. "
             "Nothing was changed: run it again"
         )
     return table
@@ -241,7 +241,7 @@ def replaced(reader: Reader, base: State, operation: RowDelta) -> pa.Table:
     if len(table) < len(names) and operation.kind != OperationKind.DELETE:
         raise Conflict(
             f"{reader.root}: {operation.kind} read {len(names)} delete files, of which {len(names) - len(table)} are "
-            f"no longer in the table at version {base.version}; somebody replaced them. Nothing was changed: "
+            f"no longer in the table at version {base.version}; another writer replaced them. Nothing was changed: "
             "run it again"
         )
     return table
@@ -274,7 +274,9 @@ def require_inside(added: tuple[WrittenFile, ...], base: State, scope: Expressio
 def _require_same_spec(reader: Reader, base: State, request: Request, added: tuple[WrittenFile, ...]) -> None:
     is_other = request.partitioning_id not in (None, base.spec.id)
     if added and (is_other or len(added[0].partition) != len(base.spec.types)):
-        raise Conflict(f"{reader.root}: somebody changed the table's partitions. Nothing was changed: run it again")
+        raise Conflict(
+            f"{reader.root}: another writer changed the table's partitions. Nothing was changed: run it again"
+        )
 
 
 def _require_new(reader: Reader, base: State, added: tuple[WrittenFile, ...]) -> None:
@@ -344,7 +346,7 @@ def _breaks(
 def _broken(
     reader: Reader, operation: Rewrite | RowDelta, check: Check, snapshot: Mapping[str, Any] | None
 ) -> Conflict:
-    who = "somebody" if snapshot is None else f"snapshot {snapshot['snapshot-id']}"
+    who = "another writer" if snapshot is None else f"snapshot {snapshot['snapshot-id']}"
     where = "" if operation.condition == ALWAYS else f" ({to_sql(operation.condition)[:300]})"
     return Conflict(
         f"{reader.root}: {operation.kind}{where}: {who} {check.value} since the table was read. "
@@ -410,7 +412,7 @@ def picked(reader: Reader, base: State, snapshot_id: int) -> tuple[pa.Table, pa.
     taken = live.filter(pc.is_in(manifest.keys(live), value_set=manifest.keys(removed_entries)))
     if len(taken) < len(removed_entries):
         raise Conflict(
-            f"{reader.root}: of the files that snapshot {snapshot_id} replaces, some are gone; write it again"
+            f"{reader.root}: of the files that snapshot {snapshot_id} replaces, some no longer exist; write it again"
         )
     return entries.filter(pc.equal(entries["status"], int(Status.ADDED))), taken
 

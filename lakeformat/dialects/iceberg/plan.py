@@ -151,7 +151,7 @@ def _create(
     reader: Reader, request: Request, schema: Schema, base: State, stamp: Stamp, added: tuple[WrittenFile, ...]
 ) -> Plan:
     if base.exists:
-        raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
+        raise AlreadyExists(f"{reader.root}: the table exists already; pass if_exists='ignore' to keep it unchanged")
     declared = metadata.declare(schema, reader.root)
     document = metadata.new_document(declared, reader.root, stamp)
     empty = replace(metadata.parse(metadata.emit(document), base.version, reader.root), location="", exists=False)

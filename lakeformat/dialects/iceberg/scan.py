@@ -400,7 +400,7 @@ def delta(
     document = metadata.snapshots(base)[snapshot_id]
     if document.get("parent-snapshot-id", 0) != since:
         raise NotFound(
-            f"{reader.root}: snapshot {since} is not there, or did not lead to {snapshot_id}, "
+            f"{reader.root}: snapshot {since} does not exist, or did not lead to {snapshot_id}, "
             "so what changed is unknown"
         )
     if (document.get("summary") or {}).get("operation") == "replace":

@@ -77,9 +77,9 @@ def check(reader: Reader, operation: Operation, base: State) -> None:
     if not base.exists and isinstance(
         operation, Append | MergeBranch | Overwrite | Rewrite | RewriteManifests | RowDelta
     ):
-        raise NotFound(
-            f"{reader.root}: {'the table' if (own := branch.own_name(reader)) is None else f'branch {own!r}'} is gone"
-        )
+        branch_name = branch.own_name(reader)
+        missing = "the table" if branch_name is None else f"branch {branch_name!r}"
+        raise NotFound(f"{reader.root}: {missing} no longer exists")
     if isinstance(operation, Overwrite | Rewrite | RowDelta):
         metadata.require_rewritable(base.schema, reader.root)
     has_indexes = bool((base.document or {}).get("indexManifest"))
@@ -161,7 +161,7 @@ def removed(reader: Reader, base: State, operation: Rewrite) -> pa.Table:
         missing = pc.filter(read_paths, pc.invert(pc.is_in(read_paths, value_set=paths)))
         raise Conflict(
             f"{reader.root}: {operation.kind} read {len(read_paths)} files, of which {len(missing)} are no longer in "
-            f"the table at snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. "
+            f"the table at snapshot {base.version}, e.g. {missing[0].as_py()}; another writer replaced them. "
             "Nothing was changed: run it again"
         )
     return removed_entries
@@ -171,7 +171,7 @@ def _require_no_newer(reader: Reader, base: State, kind: OperationKind, entries:
     """Raise `Conflict` if one of these files, whose rows were read at the snapshot `read_at`, is newer."""
     newer = entries.filter(pc.greater(entries["_MAX_SEQUENCE_NUMBER"], base.version if read_at is None else read_at))
     if len(newer) or (read_at or 0) > base.version:
-        change = newer["_FILE_NAME"][0].as_py() if len(newer) else "a snapshot that is gone"
+        change = newer["_FILE_NAME"][0].as_py() if len(newer) else "a snapshot that has expired"
         raise Conflict(
             f"{reader.root}: {kind} read rows at snapshot {read_at}, and others wrote new values of their columns "
             f"since: {change}. Nothing was changed: run it again"
@@ -227,7 +227,7 @@ def _require_marked_as_read(
     if len(missing):
         raise Conflict(
             f"{reader.root}: {kind} marked rows of {len(marked_paths)} files, of which {len(missing)} are no longer in "
-            f"the table at snapshot {base.version}, e.g. {missing[0].as_py()}; somebody replaced them. "
+            f"the table at snapshot {base.version}, e.g. {missing[0].as_py()}; another writer replaced them. "
             "Nothing was changed: run it again"
         )
     names = live["_FILE_NAME"].filter(pc.is_in(live_paths, value_set=marked_paths))
@@ -441,8 +441,8 @@ def _require_room(reader: Reader, base: State, operation: Rewrite, removed_entri
     for path, level in old_levels:
         if level >= levels.get(path, level + 1):
             raise Conflict(
-                f"{reader.root}: {operation.kind} upgrades {path} to level {levels[path]}, and somebody has put it on "
-                f"level {level} since; nothing was changed: run it again"
+                f"{reader.root}: {operation.kind} upgrades {path} to level {levels[path]}, and another writer has "
+                f"put it on level {level} since; nothing was changed: run it again"
             )
     files = [f for f in operation.added if f.content is not Content.DELETION_VECTORS]
     new_levels = pa.array([f.keys.level if f.keys else 0 for f in files], pa.int32())
@@ -461,8 +461,8 @@ def _require_room(reader: Reader, base: State, operation: Rewrite, removed_entri
     )
     if _meet(places, *scan.key_ranks(together, schema), len(new)):
         raise Conflict(
-            f"{reader.root}: {operation.kind} writes files whose keys somebody has put on the same level since; "
-            f"nothing was changed: run it again"
+            f"{reader.root}: {operation.kind} writes files with keys that another writer has put on the same level "
+            "since; nothing was changed: run it again"
         )
 
 

@@ -196,7 +196,7 @@ class Indexes(Part[State]):
         """The column that is to be indexed. Raises `InvalidInput` and `UnsupportedFeature`."""
         if kind != manifest.BTREE_INDEX:
             raise UnsupportedFeature(
-                f"{self.reader.root}: global indexes of type {kind!r} are not written; known is 'btree'"
+                f"{self.reader.root}: global indexes of type {kind!r} are not written; supported: 'btree'"
             )
         if not options.read(self.state.schema).data_evolution_enabled:
             raise UnsupportedFeature(

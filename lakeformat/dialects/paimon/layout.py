@@ -98,7 +98,7 @@ class Hints(Part[State]):
         actions = self.state.schema.properties.get(_MARK_DONE, _SUCCESS_FILE)
         if others := [action for action in map(str.strip, actions.split(",")) if action != _SUCCESS_FILE]:
             raise UnsupportedFeature(
-                f"{self.reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; known is {_SUCCESS_FILE}"
+                f"{self.reader.root}: {_MARK_DONE}={others[0]} needs a catalog of Java's; supported: {_SUCCESS_FILE}"
             )
         folders = directory(self.state.schema)
         # Not below `data-file.path-directory`.

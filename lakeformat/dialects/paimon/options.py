@@ -755,7 +755,7 @@ def _unknown_switch(options: Options) -> str | None:
             continue
         if option_keys.near(key, DOCUMENTED) is None:
             return (
-                f"option {key!r} is not one that lakeformat knows, so it might ask for something a write would break; "
+                f"option {key!r} is unknown to lakeformat, so a write might break what it asks for; "
                 f"if it is harmless, name it in the option {ACCEPTED!r}"
             )
     return None

@@ -158,7 +158,7 @@ def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> 
 
 def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Plan:
     if base.exists:
-        raise AlreadyExists(f"{reader.root}: there is a table already; pass if_exists='ignore' to take it as it is")
+        raise AlreadyExists(f"{reader.root}: the table exists already; pass if_exists='ignore' to keep it unchanged")
     declared = metadata.declare(operation.schema, reader.root, operation.keeps_ids)
     layout.layout(State(0, declared))  # Refuse now what the first write would refuse.
     declared = replace(declared, id=len(operation.earlier))
@@ -177,7 +177,7 @@ def _create(reader: Reader, operation: Create, base: State, stamp: Stamp) -> Pla
 
 def _evolve(reader: Reader, request: Request, changes: tuple[Any, ...], base: State, stamp: Stamp) -> Plan:
     if not base.exists:
-        raise NotFound(f"{reader.root}: the table is gone")
+        raise NotFound(f"{reader.root}: the table no longer exists")
     before = base.schema
     if any(isinstance(change, evolution.SetKey) for change in changes):
         raise UnsupportedFeature(f"{reader.root}: the key of a Paimon table stays; write its rows to a new table")

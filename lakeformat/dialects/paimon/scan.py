@@ -602,7 +602,7 @@ def delta(
     restored = metadata.RESTORED_FROM in (document.get("properties") or {})
     if since != snapshot_id - 1 and not restored:  # A rollback leaves a gap.
         raise NotFound(
-            f"{reader.root}: snapshot {snapshot_id - 1} is not there, so the changes of {snapshot_id} are unknown"
+            f"{reader.root}: snapshot {snapshot_id - 1} does not exist, so the changes of {snapshot_id} are unknown"
         )
     metadata.require_readable(base, reader.root)
     keyed = bool(schema.primary_key)

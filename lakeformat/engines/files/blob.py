@@ -220,7 +220,7 @@ class Output:
         try:
             source = self._store.open(uri)
         except NoSuchFile as error:
-            raise InvalidInput(f"column {name!r}: a descriptor names {uri}, which is not there") from error
+            raise InvalidInput(f"column {name!r}: a descriptor names {uri}, which does not exist") from error
         return _pieces(source, uri, name, offset, length)
 
 

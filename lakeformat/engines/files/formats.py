@@ -54,7 +54,7 @@ def blamed(path: str, kind: str = "file") -> Iterator[None]:
     try:
         yield
     except NoSuchFile as error:
-        raise CorruptFile(f"{path}: the table lists this {kind}, and it is not there") from error
+        raise CorruptFile(f"{path}: the table lists this {kind}, but it does not exist") from error
     except (InvalidInput, CorruptFile, UnsupportedFeature) as error:
         if path in str(error):
             raise

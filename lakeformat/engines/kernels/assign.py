@@ -157,7 +157,7 @@ def _way_out(arrow_type: pa.DataType, type: Type) -> str:
         if type.kind is Kind.TIMESTAMP:
             return "the data is an instant, the column has no time zone: convert it to the wall clock you mean first"
         if type.kind is Kind.TIMESTAMP_TZ:
-            return "the data has no time zone: say which one it is in first"
+            return "the data has no time zone: set its time zone first"
     return "cast the column first"
 
 

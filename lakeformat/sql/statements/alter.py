@@ -64,7 +64,7 @@ def comment(context: Context, cursor: Cursor) -> Result:
     cursor.expect("COMMENT")
     cursor.expect("ON")
     if not cursor.take("TABLE"):
-        cursor.refuse(f"COMMENT ON {cursor.word()}; known is COMMENT ON TABLE")
+        cursor.refuse(f"COMMENT ON {cursor.word()}; supported: COMMENT ON TABLE")
     at = cursor.offset
     table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
     cursor.expect("IS")
@@ -240,7 +240,7 @@ def _rename(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
 def _delete(context: Context, cursor: Cursor, table: Table, start: int) -> Any:
     """Paimon's DELETE TAG [IF EXISTS] `a,b`."""
     if not cursor.take("TAG"):
-        cursor.refuse(f"ALTER TABLE ... DELETE {cursor.word()}; known is DELETE TAG", start)
+        cursor.refuse(f"ALTER TABLE ... DELETE {cursor.word()}; supported: DELETE TAG", start)
     return _drop_reference(context, cursor, table, "TAG", several=True)
 
 
@@ -276,7 +276,7 @@ def _declared_anew(context: Context, cursor: Cursor, table: Table, alteration: A
     """CHANGE COLUMN a b BIGINT COMMENT 'text' AFTER c: redeclares the column, under the same or a new name."""
     declared = declare.column(context, cursor)
     if not declared.nullable:
-        cursor.refuse(f"NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
+        cursor.refuse(f"NOT NULL of {name}: existing rows may hold nulls; write them into a new table")
     if len(declared.path) > 1:
         cursor.fail(f"expected the new name of {name}, one word")
     alteration = alteration.change_type(name, declared.type)
@@ -309,7 +309,7 @@ def _changed(context: Context, cursor: Cursor, table: Table, alteration: Alterat
     if cursor.take("DROP DEFAULT"):
         return alteration.change_default(name, None)
     if cursor.peek("SET NOT NULL"):
-        cursor.refuse(f"SET NOT NULL of {name}: rows that are there may hold nulls; write them into a new table")
+        cursor.refuse(f"SET NOT NULL of {name}: existing rows may hold nulls; write them into a new table")
     cursor.fail("expected TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT or DROP NOT NULL")
     return None
 

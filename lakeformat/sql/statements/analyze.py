@@ -18,7 +18,7 @@ def analyze(context: Context, cursor: Cursor) -> Result:
     start = cursor.offset
     cursor.expect("ANALYZE")
     if not cursor.take("TABLE"):
-        cursor.refuse(f"ANALYZE {cursor.word()}; known is ANALYZE TABLE t COMPUTE STATISTICS", start)
+        cursor.refuse(f"ANALYZE {cursor.word()}; supported: ANALYZE TABLE t COMPUTE STATISTICS", start)
     at = cursor.offset
     table = names.table(context, cursor.path(), f"SQL at {context.script.position(at)}")
     if cursor.peek("PARTITION"):

@@ -209,7 +209,7 @@ def _hinted(cursor: Cursor, is_dynamic: bool) -> bool:
         if match := _DYNAMIC_HINT.fullmatch(comment.strip().lstrip("+").strip()):
             is_dynamic = match[1].lower() == "true"
         elif comment.strip().lstrip("+").strip().upper().startswith("OPTIONS"):
-            cursor.refuse(f"the hint {comment.strip()}; known is OPTIONS('dynamic-partition-overwrite'='...')")
+            cursor.refuse(f"the hint {comment.strip()}; supported: OPTIONS('dynamic-partition-overwrite'='...')")
     return is_dynamic
 
 

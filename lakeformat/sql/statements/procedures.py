@@ -710,7 +710,7 @@ def _index_kind(call: Call) -> str:
     kind = str(call.need("index_type")).strip().lower()
     if kind != "btree":
         raise call.context.script.unsupported(
-            call.offset, f"{call.name}: index_type => {kind!r} is not supported; known is 'btree'"
+            call.offset, f"{call.name}: index_type => {kind!r} is not supported; supported: 'btree'"
         )
     return kind
 

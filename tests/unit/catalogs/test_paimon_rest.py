@@ -139,7 +139,7 @@ def test_a_folder_becomes_a_table_of_the_server(server, tmp_path):
     for answer, error, says in (
         ((404, {}), UnsupportedFeature, "does not register tables"),
         ((405, {}), UnsupportedFeature, "does not register tables"),
-        ((409, {}), AlreadyExists, r"n\.t: there is a table already"),
+        ((409, {}), AlreadyExists, r"n\.t: a table exists already"),
         ((403, {"message": "not for you"}), StoreError, "not for you"),
     ):
         answers.append(answer)

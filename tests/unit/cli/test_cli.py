@@ -639,7 +639,7 @@ def test_a_table_is_made_renamed_and_dropped_and_rows_are_deleted(cli, format):
     assert (shown["format"], shown["primary_key"], shown["partition_by"]) == (format, ["id", "dt"], ["dt"])
     assert (shown["comment"], shown["properties"]["a.b"]) == ("it's \\ x", "c'd\\")
     assert [column["comment"] for column in shown["columns"]] == [None, "day; of `it`"]
-    assert "there is a table already" in cli("create", "shop.t`1", columns, code=2)
+    assert "exists already" in cli("create", "shop.t`1", columns, code=2)
     assert "write KEY=VALUE" in cli("create", "shop.u", columns, "-p", "x", code=2)
     cli("sql", "INSERT INTO shop.`t``1` VALUES (1, 'a'), (2, 'b'), (3, 'b')")
     assert "would delete 1 row of 3" in cli("delete", "shop.t`1", "--where", "id = 2", "--dry-run")

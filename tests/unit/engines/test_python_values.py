@@ -113,7 +113,7 @@ def test_nothing_is_stored_of_rows_that_do_not_fit(tmp_path, format):
     for row, message in [
         ({"i": 1.5}, "1.5 does not fit int64"),
         ({"t": noon.replace(tzinfo=EAST)}, "the wall clock you mean"),
-        ({"z": noon}, "say which one it is in first"),
+        ({"z": noon}, "set its time zone first"),
         ({"s": {"a": 1, "b": 2}}, "a row has 'b'"),
         ({"s": {"a": 1.5}}, "s.a"),
         ({1: 2}, "columns are named by text"),

@@ -648,14 +648,14 @@ def test_rows_can_be_counted_without_any_column(store):
 def test_deletes_that_are_not_there_are_refused(store):
     files = write(store, sample(3))
     gone = (DeleteFile("index/1", Content.DELETION_VECTORS),)
-    with pytest.raises(CorruptFile, match="index/1: the table lists this delete file, and it is not there"):
+    with pytest.raises(CorruptFile, match="index/1: the table lists this delete file, but it does not exist"):
         read(store, reading(files, deletes=(gone,)))
 
 
 def test_a_missing_file_is_named(store):
     files = write(store, sample(3))
     store.delete([files[0].path])
-    with pytest.raises(CorruptFile, match=rf"{files[0].path}: the table lists this file, and it is not there"):
+    with pytest.raises(CorruptFile, match=rf"{files[0].path}: the table lists this file, but it does not exist"):
         read(store, reading(files))
 
 

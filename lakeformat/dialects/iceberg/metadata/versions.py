@@ -150,7 +150,7 @@ def _seen_from(base: State, snapshot: Mapping[str, Any]) -> State:
     schema_id = snapshot.get("schema-id", base.schema.id)
     schema_json = next((s for s in base.document["schemas"] if s["schema-id"] == schema_id), None)
     if schema_json is None:
-        raise CorruptFile(f"snapshot {snapshot['snapshot-id']} names schema {schema_id}, which is not there")
+        raise CorruptFile(f"snapshot {snapshot['snapshot-id']} names schema {schema_id}, which does not exist")
     fields = types.parse_fields(schema_json)
     names = {f.id: f.name for f in fields}
     partitioning = Partitioning(

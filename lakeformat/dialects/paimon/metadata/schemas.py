@@ -24,7 +24,7 @@ from lakeformat.model.schema import Field, Kind, MultisetOf, Row, Scalar, Schema
 from lakeformat.model.work import MergeEngine
 from lakeformat.storage.store import Reader
 
-UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts the rows that are there"
+UNSORTED = "Paimon tables have no sort order; compact(sort_by=[...]) sorts existing rows"
 _SCHEMA_VERSION = 3
 # In a schema file, which has no commit user: the operation that made it. Other readers ignore it.
 OPERATION_KEY = "lakeformatOperation"

@@ -112,7 +112,7 @@ def earlier(reader: Reader, base: State, snapshot_id: int) -> State:
     try:
         return replace(base, version=snapshot_id, document=read_snapshot(reader, snapshot_id))
     except NoSuchFile:
-        raise NotFound(f"{reader.root}: snapshot {snapshot_id} is not there: it may have expired") from None
+        raise NotFound(f"{reader.root}: snapshot {snapshot_id} does not exist: it may have expired") from None
 
 
 def changed(reader: Reader, base: State, snapshot_id: int) -> tuple[State, bool]:

@@ -83,7 +83,7 @@ def last(table: Table) -> int:
 
 def test_nothing_can_be_done_to_a_table_that_is_gone():
     store = MemoryFiles()
-    with pytest.raises(NotFound, match="the table is gone"):
+    with pytest.raises(NotFound, match="the table no longer exists"):
         Iceberg().load(store, 0).check(Append(request=REQUEST, added=()))
 
 

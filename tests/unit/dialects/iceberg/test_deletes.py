@@ -452,7 +452,7 @@ def test_who_changes_the_partitions_meanwhile_breaks_what_brings_data(stored, wh
         commit(store, iceberg.head(store), iceberg, late)
         assert ids(stored) == list(range(15, 40))
         return
-    with pytest.raises(Conflict, match="somebody changed the table's partitions"):
+    with pytest.raises(Conflict, match="another writer changed the table's partitions"):
         commit(store, iceberg.head(store), iceberg, late)
     assert ids(stored) == before
 
@@ -555,7 +555,7 @@ def test_a_rewrite_that_does_not_say_what_it_read_bears_no_deletes(table):
     late = replace(operation(table, "compact", None), read_at=None)
     table.delete("id = 3")
     store = store_of(table)
-    with pytest.raises(Conflict, match="somebody deleted rows"):
+    with pytest.raises(Conflict, match="another writer deleted rows"):
         commit(store, iceberg.head(store), iceberg, late)
 
 

@@ -224,7 +224,7 @@ def test_partition_specs_keep_the_ids_of_their_fields():
 
 def test_what_landed_is_found_by_its_id():
     table = made()
-    with pytest.raises(AlreadyExists, match="there is a table already"):
+    with pytest.raises(AlreadyExists, match="exists already"):
         create(table, SCHEMA)
     change = Evolve(request=Request(id="evolve"), changes=(evolution.AddColumn("v", "int"),))
     assert doors.view(table).find(change) is None

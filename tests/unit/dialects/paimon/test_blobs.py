@@ -130,7 +130,7 @@ def test_a_lost_blob_file_is_missing_and_named():
     path = next(e.path for e in doors.store(table).list("") if e.path.endswith("-1.blob") and "dt=x" in e.path)
     doors.store(table).delete([path])
     assert sweep.missing(doors.store(table), doors.view(table)) == [path]
-    with pytest.raises(CorruptFile, match=f"{path}.*is not there"):
+    with pytest.raises(CorruptFile, match=f"{path}.*does not exist"):
         table.scan().to_arrow()
     assert len(table.scan(columns=["id", "name"]).to_arrow()) == 11
 
@@ -317,7 +317,7 @@ def descriptor(uri: str, offset: int, length: int) -> bytes:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (descriptor("file:///no/such/file", 0, 1), "names file:///no/such/file, which is not there"),
+        (descriptor("file:///no/such/file", 0, 1), "names file:///no/such/file, which does not exist"),
         (descriptor("file://HERE/a", 0, 9), "names bytes 0 to 9 of file://.*/a, which has 8"),
         (descriptor("file://HERE/a", 0, 8)[:-1], "damaged"),
     ],

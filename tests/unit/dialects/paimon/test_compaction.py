@@ -435,7 +435,7 @@ def test_it_gives_up_after_three_starts(tmp_path):
     for i in (1, 2, 3):
         t.append(rows(i))
     deeds = [lambda i=i: (t.overwrite(rows(10 + i)), t.append(rows(20 + i))) for i in range(3)]
-    with pytest.raises(Conflict, match="somebody replaced them"):
+    with pytest.raises(Conflict, match="another writer replaced them"):
         run(t, Meddling(*deeds))
     assert ids(t) == [12, 22]
 

@@ -112,7 +112,7 @@ IN_1 = next(id for id in range(10) if bucket_of(id) == 1)
     ],
 )
 def test_nothing_can_be_done_to_a_table_that_is_gone(operation: Operation):
-    with pytest.raises(NotFound, match="the table is gone"):
+    with pytest.raises(NotFound, match="the table no longer exists"):
         dialect.load(MemoryFiles(), 0).check(operation)
 
 
@@ -519,7 +519,7 @@ def test_a_compaction_writes_no_keys_where_others_have_put_them(new: WrittenFile
 
     if meets:
         for how in ({}, {"scope": on(table, "dt = 'a'")}):
-            with pytest.raises(Conflict, match="keys somebody has put on the same level since"):
+            with pytest.raises(Conflict, match="keys that another writer has put on the same level since"):
                 check(table, compact(**how))
         check(table, compact(scope=on(table, "dt = 'b'")))
     else:
@@ -539,11 +539,11 @@ def test_a_file_is_lifted_once_and_not_onto_its_own_keys():
 
     check(table, lift(young, 4))
     check(table, lift(young, 5, old))
-    with pytest.raises(Conflict, match="keys somebody has put on the same level since"):
+    with pytest.raises(Conflict, match="keys that another writer has put on the same level since"):
         check(table, lift(young, 5))
     for path_, level, found in ((young, 0, 0), (old, 5, 5), (old, 4, 5)):
         with pytest.raises(
-            Conflict, match=f"upgrades {path_} to level {level}, and somebody has put it on level {found}"
+            Conflict, match=f"upgrades {path_} to level {level}, and another writer has put it on level {found}"
         ):
             check(table, lift(path_, level))
 
@@ -554,7 +554,7 @@ def test_level_1_is_a_level_too():
     (young,) = (entry["path"] for entry in files(table) if entry["level"] == 0)
     lift = Rewrite(request=request(table), removed=(), added=(), upgraded=((young, 1),))
     commit(doors.store(table), dialect.head(doors.store(table)), dialect, lift)
-    with pytest.raises(Conflict, match="keys somebody has put on the same level since"):
+    with pytest.raises(Conflict, match="keys that another writer has put on the same level since"):
         check(table, Rewrite(request=request(table), removed=(), added=(file(IN_0, level=1),)))
 
 
