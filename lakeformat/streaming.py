@@ -32,7 +32,7 @@ from lakeformat.storage.cache import with_cache
 from lakeformat.storage.reaching import reaching
 from lakeformat.storage.store import Store
 from lakeformat.verbs.change import Change
-from lakeformat.verbs.placing import after, looking
+from lakeformat.verbs.placing import after, with_lookup
 
 _STARTS = 3
 _DELETES = {Content.EQUALITY_DELETES, Content.POSITION_DELETES, Content.DELETION_VECTORS}
@@ -128,7 +128,7 @@ class WriteSession:
         if layout.keyed is None and view.schema.primary_key and not appends:
             files = self._upserted(view, data)
         else:
-            layout = after(looking(view, layout), chain.from_iterable(waiting.values()))
+            layout = after(with_lookup(view, layout), chain.from_iterable(waiting.values()))
             files = tuple(self._engine.write(with_cache(self._reach(view), view.reader), data, layout))
         return self._hold(view, identifier, files, watermark)
 

@@ -412,7 +412,7 @@ class Follower:
         filling = self._filling
         return -1 if filling is None or filling.until is None else self.source.parse(filling.until).order
 
-    def _there(self, rows: pa.Table, columns: list[str] | None = None) -> pa.Table:
+    def _rows_in_table(self, rows: pa.Table, columns: list[str] | None = None) -> pa.Table:
         """The table's rows that share the most selective key column with `rows`: a superset of those keys."""
         name, values = self._key_values(rows)
         condition = Call("in", (Column((name,)), Literal(frozenset(values.to_pylist()))))
@@ -433,7 +433,7 @@ class Follower:
         """Fill in unchanged values that the log omits, from the previous row of the same key, in this batch or in the
         table. Rows outside `keep` may stay without them: they are not written."""
         key, names = self.source_table.key, list(unknown)
-        there = [self._there(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
+        there = [self._rows_in_table(rows, [*key, *names]), *self._earlier_of(rows, [*key, *names])]
         both = pa.concat_tables([*there, rows.select([*key, *names])], promote_options="permissive").combine_chunks()
         offset = both.num_rows - rows.num_rows
         codes = key_codes([both[name].combine_chunks() for name in key]).astype(np.int64)
@@ -568,7 +568,7 @@ class Follower:
     def _filled(self, read: pa.Table) -> pa.Table:
         """The table's rows that differ from `read`, as `-U` with the old values and `+U` with the new ones."""
         read = _fitted(read, self.table.schema.fields)
-        changed = comparison.difference(self._there(read), read, self.source_table.key)
+        changed = comparison.difference(self._rows_in_table(read), read, self.source_table.key)
         return pa.concat_tables(self._updates(changed, set(read.schema.names)))
 
     def _updates(self, changed: comparison.Difference, names: set[str]) -> list[pa.Table]:
@@ -600,13 +600,15 @@ class Follower:
                 for chunk in chunks:
                     read = self._computed.added(chunk.rows, self.source_table.name, None)
                     read, names = _fitted(read, self.table.schema.fields), chunk.rows.schema.names
-                    difference = comparison.difference(self._there(read), read.select(names), self.source_table.key)
+                    difference = comparison.difference(
+                        self._rows_in_table(read), read.select(names), self.source_table.key
+                    )
                     same_count += difference.same_keys
                     new = comparison.matching(read, difference.new.select(self.source_table.key))
                     self._repair([*self._updates(difference, set(names)), _of_kind(new, RowKind.INSERT)], mark)
             if same_count < count:
                 for keys in self._surplus(view, size):
-                    gone = comparison.matching(self._there(keys), keys)
+                    gone = comparison.matching(self._rows_in_table(keys), keys)
                     self._repair([_of_kind(gone, RowKind.DELETE)], mark)
             shown = (Viewed(None, view.text, view.until.text),)
             self._commit(None, replace(mark, views=shown, is_complete=True, compares=False, filling=None))

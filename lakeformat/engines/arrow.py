@@ -347,14 +347,14 @@ def _fill(store: Store, task: ReadTask, fields: tuple[Field, ...], queue: Queue[
     last: BaseException | None = None
     try:
         for batch in worker.read(store, task):
-            if not _put(queue, worker.columns(batch, fields, task.fields), stop):
+            if not _enqueue(queue, worker.columns(batch, fields, task.fields), stop):
                 return
     except BaseException as error:
         last = error
-    _put(queue, last, stop)
+    _enqueue(queue, last, stop)
 
 
-def _put(queue: Queue[Any], item: Any, stop: Event) -> bool:
+def _enqueue(queue: Queue[Any], item: Any, stop: Event) -> bool:
     while not stop.is_set():
         with suppress(Full):
             queue.put(item, timeout=0.1)

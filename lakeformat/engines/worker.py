@@ -212,7 +212,7 @@ def row_groups(store: Reader, task: FilesTask) -> list[tuple[int, int]]:
     for index, path in enumerate(task.paths):
         with blamed(path):
             file = _open(store, task, index)
-            groups.append(file.row_groups(_pushed(task, *_known(file, task, index, path))))
+            groups.append(file.row_groups(_pushed(task, *_fields_and_constants(file, task, index, path))))
     return groups
 
 
@@ -300,7 +300,7 @@ def _plain_columns(
     path = task.paths[index]
     with blamed(path):
         file = opened(store, path, task.file_format)
-        in_file, constants = _known(file, task, index, path)
+        in_file, constants = _fields_and_constants(file, task, index, path)
         _require_whole(file, task, index, path, in_file)
         if any(field.id not in in_file or field.id in constants for field in fields):
             return None
@@ -398,7 +398,7 @@ def _read_file(
 ) -> Iterator[pa.RecordBatch]:
     path = task.paths[index]
     with blamed(path):
-        in_file, constants = _known(file, task, index, path)
+        in_file, constants = _fields_and_constants(file, task, index, path)
         _require_whole(file, task, index, path, in_file)
         deleted = deletes.deleted_rows(store, path, task.deletes[index]) if task.deletes else deletes.NOTHING
         taken = deletes.deleted_rows(store, path, task.taken_by[index]) if task.taken_by else None
@@ -551,7 +551,7 @@ def _left(
     return rows.newly_deleted(batch, position, (deleted.positions, keys), (taken.positions, now))
 
 
-def _known(file: Any, task: FilesTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
+def _fields_and_constants(file: Any, task: FilesTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
     """(the columns of the file at `index`, the values of columns that it lacks), by field id."""
     in_file = {field.id: field for field in fields_of(file, task)}
     constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}

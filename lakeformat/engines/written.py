@@ -216,7 +216,7 @@ class Files:
     def _flush(self, writer: _Writer) -> None:
         """Write the buffered rows, and close the file if it is large enough."""
         for batches, size in self._pieces(writer):
-            self._put(writer, pa.Table.from_batches(batches, self._schema), size)
+            self._write_table(writer, pa.Table.from_batches(batches, self._schema), size)
 
     def _pieces(self, writer: _Writer) -> Iterator[tuple[list[pa.RecordBatch], int]]:
         """The buffered rows, on disk and in memory, and their bytes in memory."""
@@ -235,7 +235,7 @@ class Files:
         if batches or waiting:
             yield [*batches, *waiting], held_bytes + size
 
-    def _put(self, writer: _Writer, table: pa.Table, waited_bytes: int) -> None:
+    def _write_table(self, writer: _Writer, table: pa.Table, waited_bytes: int) -> None:
         keyed = self._task.keyed
         if keyed is not None:
             number, writer.next_number = writer.next_number, writer.next_number + table.num_rows

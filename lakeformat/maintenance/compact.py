@@ -214,7 +214,7 @@ def after(change: Change, format: Format, upkeep: Upkeep | None, written: Snapsh
     """
     if upkeep is None or not written.partitions:
         return None
-    store, request = change.store, _asked(change.request, written)
+    store, request = change.store, _compaction_request(change.request, written)
     starts = _STARTS if upkeep.waits else 1  # Readers cannot see the rows without it.
     for left in reversed(range(_STARTS if upkeep.hides else 1)):
         try:
@@ -235,7 +235,7 @@ def after(change: Change, format: Format, upkeep: Upkeep | None, written: Snapsh
 
 def again(change: Change, format: Format, upkeep: Upkeep | None, written: Snapshot) -> None:
     """The auto-compaction of a repeated write, if it is missing: the process that wrote may have died before it."""
-    asked = _asked(change.request, written)
+    asked = _compaction_request(change.request, written)
     if upkeep is None or not upkeep.waits or change.view.find(Append(request=asked, added=())) is not None:
         return
     after(change, format, upkeep, written)
@@ -258,7 +258,7 @@ def upkeep(view: AnyView, number: int | None = None) -> Upkeep | None:
     return view.compaction.upkeep(number)
 
 
-def _asked(request: Request, written: Snapshot) -> Request:
+def _compaction_request(request: Request, written: Snapshot) -> Request:
     return Request(id=f"{request.id}/compact", absent_until=written.id, branch=request.branch)
 
 

@@ -82,7 +82,7 @@ def finish(store: Store, format: Format, to: Format, spark: object = None) -> No
     under_way = fence.conversion(store)
     if under_way is None or under_way.stood or under_way.to != to.name or not under_way.is_done(store):
         return
-    _own(store, to, under_way.key, engine_for(spark=spark))
+    _take_over(store, to, under_way.key, engine_for(spark=spark))
     last = {under_way.path, fence.MARK}
     *others, root = format.metadata_folders
     for folders in (others, [root]):  # The root documents are deleted last.
@@ -267,7 +267,7 @@ def _switch(store: Store, format: Format, view: AnyView, to: str, unused: tuple[
     return under_way.is_done(store)
 
 
-def _own(store: Store, to: Format, key: tuple[str, ...], engine: Engine) -> None:
+def _take_over(store: Store, to: Format, key: tuple[str, ...], engine: Engine) -> None:
     """Make the mirrored metadata the table's own: properties for the mirror are removed, and so are deleted rows and
     their files."""
     view = newest(store, to)

@@ -259,10 +259,12 @@ def _add_transforms(process: int) -> None:
     database, settings = _database(process), {"type": "arrow", "null_handling": "special"}
     of = {TransformKind.DAY: "DATE", TransformKind.TRUNCATE: "VARCHAR"}
     for kind in dict.fromkeys(transforms.KINDS.values()):
-        database.create_function(transforms.name_of(kind), _of(kind), None, of.get(kind, "INTEGER"), **settings)
+        database.create_function(
+            transforms.name_of(kind), _function_of(kind), None, of.get(kind, "INTEGER"), **settings
+        )
 
 
-def _of(kind: TransformKind) -> Callable[..., pa.Array]:
+def _function_of(kind: TransformKind) -> Callable[..., pa.Array]:
     def get(*columns: pa.ChunkedArray) -> pa.Array:
         return transforms.spelt(kind, *(pa.concat_arrays(column.chunks) for column in columns))
 

@@ -255,7 +255,7 @@ class _Text:
         _require_sql(self, call)
         if name.casefold() in map(str.casefold, self.context.functions):
             raise self._invalid(call.node, f"function {name} calls itself, by {' and '.join(self.context.functions)}")
-        spans = self._given(call)
+        spans = self._arguments_by_index(call)
         with self._named(call):
             body = body_of(self.context, function, self.references)
         bound = self._bound_arguments(call, tree, body)
@@ -300,7 +300,7 @@ class _Text:
             said = str(error).removeprefix(f"function {call.function.name}: ")
             raise type(error)(f"SQL at {position}: function {call.function.name}: {said}") from error
 
-    def _given(self, call: Call) -> dict[int, tuple[int, int]]:
+    def _arguments_by_index(self, call: Call) -> dict[int, tuple[int, int]]:
         """The arguments by the index of the parameter."""
         function, spans = call.function, dict[int, tuple[int, int]]()
         names = [parameter.name.casefold() for parameter in function.parameters]

@@ -55,7 +55,7 @@ def find(context: Context, path: tuple[str, ...], where: str) -> Named:
     """Resolve a name. Raises `NotFound` with the place in the text and similar names."""
     path = _split(context, path)
     for count in range(len(path), 0, -1):
-        name = _there(context, _full(context, path[:count])) if count + 2 >= len(path) else None
+        name = _stored_name(context, _full(context, path[:count])) if count + 2 >= len(path) else None
         if name is not None and (named := _suffixed(_audited(context, name), path[count:], where)) is not None:
             return named
     try:
@@ -104,7 +104,7 @@ def _plain(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part for part in path if not part.startswith("$")) or path
 
 
-def _there(context: Context, name: str) -> str | None:
+def _stored_name(context: Context, name: str) -> str | None:
     """The table's name in its own spelling: this name, or the only one that differs in case."""
     try:
         if context.lake.exists(name):

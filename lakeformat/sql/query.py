@@ -171,7 +171,7 @@ class ViewRows:
 
     def prepared(self) -> Query:
         """The view's query, narrowed to the requested columns and conditions."""
-        return prepare(self.context, self._asked())
+        return prepare(self.context, self._narrowed())
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -181,7 +181,7 @@ class ViewRows:
         except (InvalidInput, NotFound, UnsupportedFeature) as error:
             raise type(error)(f"view {self.name}: {error}") from error
 
-    def _asked(self) -> Piece:
+    def _narrowed(self) -> Piece:
         if not self.can_narrow:
             return self.query
         inner = ", ".join(f"{quoted(given)} AS {quoted(name)}" for given, name in self.columns if name in self.names)
@@ -192,7 +192,7 @@ class ViewRows:
         parts: list[str | Piece] = [
             f"SELECT {outer} FROM (SELECT {inner} FROM (",
             self.query,
-            f"\n) AS _asked) AS _named{where}",
+            f"\n) AS _narrowed) AS _named{where}",
         ]
         return Piece.join(self.context.script, parts)
 
@@ -317,7 +317,7 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
     if version:
         if resolved.tag is not None:
             raise context.script.invalid(piece.origin(start), f"{'.'.join(path)} is a version already")
-        resolved = _at(context, resolved, version, where)
+        resolved = _at_version(context, resolved, version, where)
     elif (
         not resolved.version
         and resolved.tag is None
@@ -351,7 +351,7 @@ def _version(context: Context, piece: Piece, tokens: list[Token], end: int) -> t
     return {kind: constant(context, said) if value is parameters.UNKNOWN else value}, until
 
 
-def _at(context: Context, named: names.Named, version: dict[str, Any], where: str) -> names.Named:
+def _at_version(context: Context, named: names.Named, version: dict[str, Any], where: str) -> names.Named:
     """The table at `VERSION AS OF` a snapshot, a tag or a branch, or `TIMESTAMP AS OF` a time or seconds since 1970."""
     (kind, value), table = next(iter(version.items())), named.table
     if isinstance(value, bool) or value is None:

@@ -355,7 +355,7 @@ def version_end(tokens: Sequence[Token], start: int) -> int:
 def expression(piece: Piece) -> Any:
     """sqlglot's tree of an expression."""
     select = parse(Piece.join(piece.script, ["SELECT ", piece]), "expression")
-    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or set(_said(select)) != {"expressions"}:
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or set(_set_keys(select)) != {"expressions"}:
         raise piece.script.invalid(piece.origin(0), "expected one expression")
     projection = select.expressions[0]
     if isinstance(projection, exp.Alias | exp.Star):
@@ -366,7 +366,7 @@ def expression(piece: Piece) -> Any:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _said(node: Any) -> Iterator[str]:
+def _set_keys(node: Any) -> Iterator[str]:
     return (key for key, value in node.args.items() if value not in (None, False, []))
 
 

@@ -62,13 +62,13 @@ class Cache:
         value = make()
         with self._lock:
             if key not in self._entries:
-                self._put(key, value, value.nbytes + _MARKS_BYTES)
+                self._insert(key, value, value.nbytes + _MARKS_BYTES)
         return value
 
     def add(self, root: str, path: str, table: pa.Table, size_bytes: int) -> None:
         with self._lock:
             if (root, path) not in self._entries:
-                self._put((root, path), table, size_bytes + TABLE_BYTES)
+                self._insert((root, path), table, size_bytes + TABLE_BYTES)
 
     def undamaged(self, file: tuple[Any, ...]) -> frozenset[str]:
         """The columns of a data file whose pages were found undamaged. `file` identifies the file's content: it changes
@@ -81,7 +81,7 @@ class Cache:
             known, size_bytes = self._entries.pop(key, (frozenset(), 0))
             self._size -= size_bytes
             names = known.union(columns)
-            self._put(key, names, _MARKS_BYTES + sum(map(len, names)))
+            self._insert(key, names, _MARKS_BYTES + sum(map(len, names)))
 
     def written(self, root: str) -> Mapping[str, Any]:
         """The long lists of a table's document, by name, as `put_written` stored them."""
@@ -91,7 +91,7 @@ class Cache:
         key = ("written", root)
         with self._lock:
             self._size -= self._entries.pop(key, (None, 0))[1]
-            self._put(key, lists, size_bytes)
+            self._insert(key, lists, size_bytes)
 
     def records(self, root: str, path: str) -> bytes | None:
         """The records of a file that was written, as they were `put_records`."""
@@ -101,7 +101,7 @@ class Cache:
         key = ("records", root, path)
         with self._lock:
             self._size -= self._entries.pop(key, (None, 0))[1]
-            self._put(key, records, len(records) + _MARKS_BYTES)
+            self._insert(key, records, len(records) + _MARKS_BYTES)
 
     def _get(self, key: tuple[Any, ...]) -> Any:
         with self._lock:
@@ -111,7 +111,7 @@ class Cache:
             self._entries.move_to_end(key)
             return entry[0]
 
-    def _put(self, key: tuple[Any, ...], value: Any, size_bytes: int) -> None:
+    def _insert(self, key: tuple[Any, ...], value: Any, size_bytes: int) -> None:
         self._entries[key] = value, size_bytes
         self._size += size_bytes
         while self._size > self.limit_bytes:

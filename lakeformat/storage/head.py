@@ -94,7 +94,7 @@ class CreateHead:
     key: str = ""  # By which `newest` knows the folder.
 
     def version(self) -> int:
-        newest = self._known()
+        newest = self._remembered()
         if newest is not None and not self.store.exists(self._path(newest.version + 1)) and self._is_proven(newest):
             return newest.version
         version, names = self._listed()
@@ -119,7 +119,7 @@ class CreateHead:
                     break
         return highest, len(names)
 
-    def _known(self) -> _Newest | None:
+    def _remembered(self) -> _Newest | None:
         return None if self.newest is None else self.newest.versions.get(self.key)
 
     def _is_proven(self, newest: _Newest) -> bool:
@@ -149,7 +149,7 @@ class CreateHead:
         # The name may be free again, since expiry and restores delete: later versions would hide what is created.
         if is_version and self.version() > version:
             return Outcome.LOST
-        newest = self._known()
+        newest = self._remembered()
         created = self.store.create(plan.root_path, plan.root)
         # A client or proxy that repeats a request can lose the race to itself: the root that is there decides.
         if not created and self.store.read(plan.root_path) != plan.root:

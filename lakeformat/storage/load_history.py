@@ -64,7 +64,7 @@ def record(store: Store, folder: str, files: Iterable[LoadedFile], snapshot_id: 
     """Record that files were loaded by a snapshot."""
     texts = {}
     for file in files:
-        document = {**_said(file), "loadedAt": now_ms, "snapshotId": snapshot_id}
+        document = {**_to_json(file), "loadedAt": now_ms, "snapshotId": snapshot_id}
         texts[f"{folder}/load-{_hash(file.path)}-{now_ms}"] = json.dumps(document).encode()
     store.write_many(texts)
 
@@ -75,7 +75,7 @@ def begin(store: Store, folder: str, pending: Pending) -> None:
         "id": pending.id,
         "startedAt": pending.started_ms,
         "snapshotId": pending.read_at,
-        "files": [_said(file) for file in pending.files],
+        "files": [_to_json(file) for file in pending.files],
     }
     store.write(f"{folder}/{pending.name}", json.dumps(document).encode())
 
@@ -110,7 +110,7 @@ def end(store: Store, folder: str, name: str) -> None:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _said(file: LoadedFile) -> dict[str, Any]:
+def _to_json(file: LoadedFile) -> dict[str, Any]:
     return {
         "filePath": file.path,
         "fileSize": file.size_bytes,

@@ -46,16 +46,16 @@ class Reaching(ForwardingStore):
     beyond: tuple[Store, ...]
 
     def read(self, path: str) -> bytes:
-        return self._of(path).read(path)
+        return self._store_of(path).read(path)
 
     def exists(self, path: str) -> bool:
-        return self._of(path).exists(path)
+        return self._store_of(path).exists(path)
 
     def open(self, path: str) -> BinaryIO:
-        return self._of(path).open(path)
+        return self._store_of(path).open(path)
 
     def write(self, path: str, data: bytes) -> None:
-        self._of(path).write(path, data)
+        self._store_of(path).write(path, data)
 
     def write_many(self, files: Mapping[str, bytes]) -> None:
         for store, some in self._groups(files).items():
@@ -66,10 +66,10 @@ class Reaching(ForwardingStore):
             store.write_hints({path: files[path] for path in some})
 
     def create(self, path: str, data: bytes) -> bool:
-        return self._of(path).create(path, data)
+        return self._store_of(path).create(path, data)
 
     def create_stream(self, path: str) -> BinaryIO:
-        return self._of(path).create_stream(path)
+        return self._store_of(path).create_stream(path)
 
     def delete(self, paths: Iterable[str]) -> None:
         for store, some in self._groups(paths).items():
@@ -78,10 +78,10 @@ class Reaching(ForwardingStore):
     def _groups(self, paths: Iterable[str]) -> Mapping[Store, Sequence[str]]:
         groups: dict[Store, Any] = {}
         for path in paths:
-            groups.setdefault(self._of(path), []).append(path)
+            groups.setdefault(self._store_of(path), []).append(path)
         return groups
 
-    def _of(self, path: str) -> Store:
+    def _store_of(self, path: str) -> Store:
         if not paths.is_absolute(path) or paths.relative(self.root, path) is not None:
             return self.store
         return next((store for store in self.beyond if paths.relative(store.root, path) is not None), self.store)

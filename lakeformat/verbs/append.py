@@ -6,12 +6,12 @@ from typing import Any
 
 from lakeformat.model.operation import Append
 from lakeformat.verbs.change import Change
-from lakeformat.verbs.placing import looking
+from lakeformat.verbs.placing import with_lookup
 
 
 def append(change: Change, data: Any) -> Append | None:
     """The operation that appends these rows, whose files are written now; None if there are no rows."""
     task = change.view.layout(from_files=True)
-    task = task if task.keyed is None else looking(change.view, task)
+    task = task if task.keyed is None else with_lookup(change.view, task)
     added = tuple(change.engine.write(change.files, data, task))
     return Append(request=change.request, added=added) if added else None

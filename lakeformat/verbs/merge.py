@@ -70,7 +70,7 @@ from lakeformat.model.work import (
 )
 from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
-from lakeformat.verbs.placing import looking
+from lakeformat.verbs.placing import with_lookup
 
 _VALUES = 10_000  # Up to so many values of a key, files are pruned by the values; beyond, by the smallest and largest.
 
@@ -89,7 +89,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DeclaredClause:
     """A clause as the user wrote it. Without values: the source's columns of the same names."""
 
     group: Group
@@ -109,7 +109,7 @@ class MergeInto:
     on: str | Expression
     run: Run
     evolve_schema: bool = False
-    clauses: tuple[Asked, ...] = ()
+    clauses: tuple[DeclaredClause, ...] = ()
     key: tuple[str, ...] = ()  # An upsert by these columns, whose clauses follow from the columns of the source.
 
     def when_matched(self, condition: str | Expression = ALWAYS) -> WhenMatched:
@@ -141,7 +141,7 @@ class _When:
     _condition: str | Expression
 
     def _then(self, act: Act, values: Values | None = None) -> MergeInto:
-        clause = Asked(self._group, act, self._condition, values)
+        clause = DeclaredClause(self._group, act, self._condition, values)
         return replace(self._before, clauses=(*self._before.clauses, clause))
 
 
@@ -250,7 +250,7 @@ def _by_key(change: Change, source: Source, merge: Merge, layout: WriteTask, con
     key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
     needed = [column.name for column in merge.reading(key)]
     tasks = change.keyed.scan_by_bucket(needed, condition)
-    added = tuple(source.write_by_key(merge, tasks, looking(change.view, layout)))
+    added = tuple(source.write_by_key(merge, tasks, with_lookup(change.view, layout)))
     if not added:
         return None
     return RowDelta(
@@ -385,13 +385,13 @@ def upserting(declared: MergeInto, target: tuple[Field, ...], source: tuple[Fiel
         field.name: Column((SOURCE, field.name)) for field in source if field.name in target_names
     }
     changed = {name: value for name, value in values.items() if name not in declared.key}
-    clauses = [Asked(Group.NOT_MATCHED, Act.INSERT, ALWAYS, values)]
+    clauses = [DeclaredClause(Group.NOT_MATCHED, Act.INSERT, ALWAYS, values)]
     if changed:
-        clauses.append(Asked(Group.MATCHED, Act.UPDATE, ALWAYS, changed))
+        clauses.append(DeclaredClause(Group.MATCHED, Act.UPDATE, ALWAYS, changed))
     if ROW_KIND.name in strangers:  # Not a column of the table.
         gone = is_in(Column((SOURCE, ROW_KIND.name)), [kind.short for kind in RETRACTS])
         clauses[0] = replace(clauses[0], condition=not_(Call("coalesce", (gone, NEVER))))
-        clauses.insert(0, Asked(Group.MATCHED, Act.DELETE, gone))
+        clauses.insert(0, DeclaredClause(Group.MATCHED, Act.DELETE, gone))
     on = and_(
         *(
             Call("eq_null_safe" if name in nullable else "eq", (Column((TARGET, name)), Column((SOURCE, name))))

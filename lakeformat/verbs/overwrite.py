@@ -26,7 +26,7 @@ from lakeformat.model.work import (
 )
 from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
-from lakeformat.verbs.placing import after, looking, remove_elsewhere
+from lakeformat.verbs.placing import after, remove_elsewhere, with_lookup
 
 
 def overwrite(
@@ -126,7 +126,7 @@ def replace_by_key(
     deletion = rows.by_key(change, task, condition, OperationKind.OVERWRITE, RowKind.DELETE)
     deletes = deletion.added if deletion else ()
     try:
-        write = after(looking(change.view, task, but=condition), deletes)
+        write = after(with_lookup(change.view, task, but=condition), deletes)
         added = tuple(change.engine.write(change.files, once.required(data), replace(write, required=condition)))
     except BaseException:
         discard(change.store, paths_of(deletes))  # No commit was tried, so no snapshot can have them.

@@ -12,7 +12,7 @@ from lakeformat.model.work import SEQUENCE, VALUE_KIND, Content, FilesTask, Writ
 from lakeformat.verbs.change import Change
 
 
-def looking(view: AnyView, layout: WriteTask, but: Expression = NEVER) -> WriteTask:
+def with_lookup(view: AnyView, layout: WriteTask, but: Expression = NEVER) -> WriteTask:
     """`layout` that looks up where existing keys are, among all rows except those for which `but` is true. Unchanged if
     keys stay in their partition."""
     if layout.keyed is None or layout.keyed.places is None:
@@ -46,7 +46,7 @@ def remove_elsewhere(change: Change, added: Sequence[WrittenFile], scope: Expres
     """Files with delete rows for the rows outside `scope` whose keys `added` has; none if keys stay in their
     partition."""
     view = change.view
-    layout = looking(view, view.layout(from_files=True), but=scope)
+    layout = with_lookup(view, view.layout(from_files=True), but=scope)
     if layout.keyed is None or layout.keyed.places is None or not layout.keyed.places.tasks:
         return ()
     keyed = replace(

@@ -209,7 +209,7 @@ class Following:
     def newest(self) -> dict[str, Any]:
         """The offset of a stream that has read everything."""
         view = self.table._view()
-        return _offset(view.snapshot_id, commit_ms=_made(view)) if view.snapshot_id > 0 else self.initial()
+        return _offset(view.snapshot_id, commit_ms=_committed_ms(view)) if view.snapshot_id > 0 else self.initial()
 
     def latest(
         self, start: Mapping[str, Any], until: Mapping[str, Any] | None, max_files: int | None, max_rows: int | None
@@ -267,7 +267,7 @@ class Following:
         """The offset with the time of its snapshot's commit."""
         if offset["snapshot"] <= 0 or offset.get("made") is not None:
             return offset
-        return {**offset, "made": _made(self.table._version(offset["snapshot"], None, None))}
+        return {**offset, "made": _committed_ms(self.table._version(offset["snapshot"], None, None))}
 
     def _require_made(self, offset: Mapping[str, Any]) -> None:
         """Raise `NotFound` if the table's snapshot of that number is another one. A snapshot that has expired is not
@@ -276,7 +276,7 @@ class Following:
         if identity is None:
             return
         try:
-            now = _made(self.table._version(offset["snapshot"], None, None))
+            now = _committed_ms(self.table._version(offset["snapshot"], None, None))
         except NotFound:
             return
         if now is not None and now != identity:
@@ -390,7 +390,7 @@ def _offset(
     return {"snapshot": snapshot, "tasks": tasks, "full": full, "since": since, "made": commit_ms}
 
 
-def _made(view: Any) -> int | None:
+def _committed_ms(view: Any) -> int | None:
     """When the view's snapshot was committed, in milliseconds since 1970."""
     return None if view.snapshot is None else view.snapshot.timestamp_ms
 

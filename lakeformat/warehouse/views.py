@@ -103,12 +103,12 @@ class Views:
 
     def alter(self, name: str, properties: Mapping[str, str], unset: frozenset[str] = frozenset()) -> None:
         """Set and unset properties. Raises `NotFound`."""
-        self._change(name, self._there(name), lambda base: altered(base, properties, unset), Stamp.now())
+        self._change(name, self._require(name), lambda base: altered(base, properties, unset), Stamp.now())
 
     def alter_dialect(self, name: str, action: str, dialect: str, query: str | None) -> None:
         """Add, update or drop the query in one SQL dialect; other dialects and the columns stay. Raises `NotFound`,
         `AlreadyExists`."""
-        there, stamp = self._there(name), Stamp.now()
+        there, stamp = self._require(name), Stamp.now()
         self._change(name, there, lambda base: in_dialect(base, name, action, dialect, query, stamp), stamp)
 
     def rename(self, old: str, new: str) -> None:
@@ -125,7 +125,7 @@ class Views:
     def _entry(self, name: str) -> ViewMetadata | None:
         return None if self._keeper is None else self._keeper.find_view(name, self.options)
 
-    def _there(self, name: str) -> ViewMetadata:
+    def _require(self, name: str) -> ViewMetadata:
         view = self._entry(name)
         if view is None:
             raise NotFound(f"no view {name!r}")

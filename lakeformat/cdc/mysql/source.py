@@ -289,8 +289,8 @@ class MySql:
                 return end
             file, _, offset = end.text.rpartition(":")
             if self._gtids_of_log() == before:  # No commit in between.
-                return self._at(file, int(offset), before)
-        return self._at(file, int(offset))
+                return self._position_at(file, int(offset), before)
+        return self._position_at(file, int(offset))
 
     def _gtids_of_log(self) -> str:
         return str(self._rows("SELECT @@gtid_binlog_pos")[0][0] or "") if self._is_mariadb else ""
@@ -302,7 +302,7 @@ class MySql:
                 "log_bin is OFF: the server writes no log; set log_bin in its configuration, and restart it"
             )
         gtids = status[_GTID_SET].replace("\n", "") if len(status) > _GTID_SET else ""
-        return self._at(status[0], status[1], gtids)
+        return self._position_at(status[0], status[1], gtids)
 
     def _log_status(self) -> Sequence[Any]:
         """File, offset, binlog_do_db, binlog_ignore_db, and on MySQL the GTID set; empty without a log."""
@@ -314,7 +314,7 @@ class MySql:
             rows = self._rows("SHOW BINARY LOG STATUS")
         return rows[0] if rows else ()
 
-    def _at(self, file: str, index: int, gtids: str | None = None) -> Position:
+    def _position_at(self, file: str, index: int, gtids: str | None = None) -> Position:
         """The position at an offset of this server's log, with the GTIDs before it (None: ask the server)."""
         if gtids is None:
             gtids = self._gtids_before(file, index)
@@ -464,7 +464,7 @@ class MySql:
                 "SHOW STATUS WHERE variable_name IN ('binlog_snapshot_file', 'binlog_snapshot_position')"
             )
             status = {name.lower(): value for name, value in cursors[0].fetchall()}
-            return self._at(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
+            return self._position_at(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
 
     @contextmanager
     def _locked(self, cursor: Any) -> Iterator[None]:
@@ -1003,7 +1003,7 @@ class _Log:
 
     @property
     def position(self) -> Position:
-        return self._source._at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
+        return self._source._position_at(self._file, self._place, "" if self._gtids is None else str(self._gtids))
 
     def _is_fresh(self, name: str, order: int) -> bool:
         """Whether the event is of a followed table and after the position."""

@@ -272,7 +272,7 @@ def _parsed(texts: pa.Array, type: MySqlType, target: Scalar) -> pa.Array | None
 def to_values(column: str, values: Sequence[Any], type: MySqlType, target: Type) -> pa.Array:
     """Arrow values from Python values, as PyMySQL or the log has them."""
     assert isinstance(target, Scalar), target
-    if (read := _of(type)) is not None:
+    if (read := _converter(type)) is not None:
         values = [None if value is None else read(value) for value in values]
     arrow = to_arrow(target)
     try:
@@ -305,7 +305,7 @@ def to_values(column: str, values: Sequence[Any], type: MySqlType, target: Type)
         ) from error
 
 
-def _of(type: MySqlType) -> Callable[[Any], Any] | None:
+def _converter(type: MySqlType) -> Callable[[Any], Any] | None:
     """The converter for one client or log value; None if none is needed."""
     match type.name:
         case "bit":

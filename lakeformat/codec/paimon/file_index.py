@@ -75,7 +75,7 @@ def emit(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
     return b"".join([*parts, *(index for by_kind in columns.values() for index in by_kind.values())])
 
 
-class Wanted:
+class Lookup:
     """The values, without nulls, that a condition lists for a column of this type (one in `can_hash`)."""
 
     def __init__(self, values: pa.Array, type: Type) -> None:
@@ -83,7 +83,7 @@ class Wanted:
         self.hashed = hashes(values, type)
 
 
-def may_hold(indexes: Mapping[str, bytes], values: Wanted, where: str) -> bool:
+def may_hold(indexes: Mapping[str, bytes], values: Lookup, where: str) -> bool:
     """Whether a column with these indexes, by kind, may hold one of the values. Raises `CorruptFile`."""
     try:
         for kind, index in indexes.items():

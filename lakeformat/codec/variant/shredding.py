@@ -69,7 +69,7 @@ class Options:
     def parts(self, name: str, first: pa.ChunkedArray) -> pa.DataType:
         """The shredded parts of a column, given its first rows."""
         if name in self.named:
-            shape = _given(self.named[name])
+            shape = _declared_type(self.named[name])
         else:
             shape = infer(first, self.limits) if self.limits else _UNTYPED
         return shape if self.all_types else _plainest(shape)
@@ -96,12 +96,12 @@ def _plainest(type: pa.DataType) -> pa.DataType:
     return type if is_plain else _UNTYPED
 
 
-def _given(parts: Any) -> pa.DataType:
+def _declared_type(parts: Any) -> pa.DataType:
     match parts:
         case dict():
-            return pa.struct([pa.field(name, _given(part)) for name, part in parts.items()])
+            return pa.struct([pa.field(name, _declared_type(part)) for name, part in parts.items()])
         case [element]:
-            return pa.list_(_given(element))
+            return pa.list_(_declared_type(element))
     given = to_arrow(parse_type(parts))
     return given if _numbers(given) else _UNTYPED  # Variants may have no values of this type.
 

@@ -73,7 +73,7 @@ def may_hold(reader: Reader, base: State, entries: pa.Table, predicate: Expressi
     if not given.global_index_enabled or given.global_index_column_update_action == "ignore":
         return keep
     indexes = read_all(reader, base.document)
-    for field, condition in _asked(reader, base, indexes, predicate):
+    for field, condition in _conditions_by_field(reader, base, indexes, predicate):
         own = indexes.filter(pc.equal(indexes["field_id"], field.id))
         keep &= _of_column(reader, own, entries.filter(pa.array(keep)), keep, field, condition)
     return keep
@@ -93,7 +93,9 @@ def is_known(type: Type) -> bool:
     return isinstance(type, Scalar) and (type.kind in _STORED or type.kind in _TEXTS)
 
 
-def _asked(reader: Reader, base: State, indexes: pa.Table, predicate: Expression) -> Iterator[tuple[Field, Expression]]:
+def _conditions_by_field(
+    reader: Reader, base: State, indexes: pa.Table, predicate: Expression
+) -> Iterator[tuple[Field, Expression]]:
     """The indexed columns, and what the predicate asks of each alone that NULL does not satisfy."""
     if not len(indexes):
         return

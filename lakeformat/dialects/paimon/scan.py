@@ -278,8 +278,10 @@ def tasks(
     for schema_id, format, columns, rows in _kinds(data_files, deletes):
         file_fields = tracking.file_fields(metadata.schema_at(reader, base, schema_id), columns)
         external = _rows(elsewhere, rows) if elsewhere.null_count < len(elsewhere) else None
-        own_paths = _Paths(_rows(names, rows), _at(folder_of, rows), folders_of_all, external)
-        kinds.append((format, file_fields, rows, own_paths, _at(row_counts, rows), _at(sizes, rows)))
+        own_paths = _Paths(_rows(names, rows), _values_of_rows(folder_of, rows), folders_of_all, external)
+        kinds.append(
+            (format, file_fields, rows, own_paths, _values_of_rows(row_counts, rows), _values_of_rows(sizes, rows))
+        )
         cuts.append(splits.cuts(sizes[rows], target, table_options.source_split_open_file_cost))
     firsts = np.cumsum([0, *(len(cut) - 1 for cut in cuts)])
     if alone:
@@ -885,15 +887,15 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     return entries.filter(pa.array(keep))
 
 
-def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_index.Wanted]:
+def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_index.Lookup]:
     """The values that `predicate` lists for indexed columns, by column id."""
     given = options.read(schema)
-    values_of: dict[int, file_index.Wanted] = {}
+    values_of: dict[int, file_index.Lookup] = {}
     for name in given.indexed_columns if given.file_index_read_enabled else ():
         listed = conditions.listed(predicate, [name], _LISTED) if name in schema.names else None
         if listed is not None:
             field = schema.field(name)
-            values = _wanted([value for (value,) in listed], field.type)
+            values = _indexed_values([value for (value,) in listed], field.type)
             if values is not None:
                 values_of[field.id] = values
     return values_of
@@ -916,7 +918,7 @@ def index_files(reader: Reader, entries: pa.Table, schema: Schema) -> list[tuple
     return list(zip(index_paths, contents, strict=True))
 
 
-def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
+def _indexed_values(values: Sequence[Any], type: Type) -> file_index.Lookup | None:
     """These values as file indexes store them; None for values without a known form."""
     # -0.0 is 0.0, and times may be compared in other zones and precisions.
     if not file_index.can_hash(type) or type in _FLOATS or (isinstance(type, Scalar) and type.kind in _TIMES):
@@ -925,7 +927,7 @@ def _wanted(values: Sequence[Any], type: Type) -> file_index.Wanted | None:
         array = pa.array(values, to_arrow(type))
     except (pa.ArrowException, OverflowError):
         return None
-    return None if array.null_count else file_index.Wanted(array, type)
+    return None if array.null_count else file_index.Lookup(array, type)
 
 
 def _in_buckets(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Array:
@@ -1052,7 +1054,7 @@ def _rows(column: Any, rows: np.ndarray) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
-def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _values_of_rows(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """As `_rows`."""
     return values if len(rows) == len(values) else values[rows]
 

@@ -157,7 +157,7 @@ class Output:
             table = table.drop_columns([CHANGED.name])
         for name in table.column_names:
             if name in self._columns.names:
-                self._put(name, table.column(name), stays.tolist())
+                self._write_values(name, table.column(name), stays.tolist())
         self._row_count += table.num_rows
         if self._inner is None:
             return
@@ -190,7 +190,7 @@ class Output:
             waiting, self._waiting = self._waiting, []
             self._inner.add(pa.concat_tables(waiting).combine_chunks())
 
-    def _put(self, name: str, values: pa.ChunkedArray, stays: list[bool]) -> None:
+    def _write_values(self, name: str, values: pa.ChunkedArray, stays: list[bool]) -> None:
         position = self._row_count
         for chunk in values.chunks:
             offsets, nulls = spans.offsets_of(chunk).tolist(), np.asarray(chunk.is_null()).tolist()

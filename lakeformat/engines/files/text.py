@@ -49,7 +49,7 @@ class Csv:
         )
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        self._named = _known(named, self._path)
+        self._named = _required_fields(named, self._path)
         for field in self._named:
             if not isinstance(field.type, Scalar):
                 raise UnsupportedFeature(
@@ -98,7 +98,7 @@ class Json:
             )
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
-        self._named = _known(named, self._path)
+        self._named = _required_fields(named, self._path)
         for field in self._named:
             for part in () if isinstance(field.type, Scalar) else walk((field,)):
                 if isinstance(part.type, Scalar) and part.type.kind in (*_AS_TEXT, *_SPELLED, Kind.DECIMAL):
@@ -144,7 +144,7 @@ def _json_type(type: Type) -> pa.DataType:
             return to_arrow(type)
 
 
-def _known(named: tuple[Field, ...] | None, path: str) -> tuple[Field, ...]:
+def _required_fields(named: tuple[Field, ...] | None, path: str) -> tuple[Field, ...]:
     assert named is not None, path
     for field in named:
         if isinstance(field.type, Scalar) and field.type.kind in _AS_TEXT:

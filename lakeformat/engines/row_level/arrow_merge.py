@@ -118,7 +118,7 @@ class ArrowSource:
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
         choices, _ = decided.choices
         if deleted_only:
-            choices = {path: _of(choice, merge, Act.DELETE) for path, choice in choices.items()}
+            choices = {path: _of_act(choice, merge, Act.DELETE) for path, choice in choices.items()}
 
         def work(targets: tuple[Target, ...]) -> list[WrittenFile]:
             by_path = {target.path: np.flatnonzero(choices[target.path].clauses != outcomes.NONE) for target in targets}
@@ -152,7 +152,7 @@ class ArrowSource:
                 yield outcomes.of_kind(batch, RowKind.INSERT)
 
 
-def _of(choice: Choice, merge: Merge, act: Act) -> Choice:
+def _of_act(choice: Choice, merge: Merge, act: Act) -> Choice:
     """What is done with the rows of a file by clauses that do this; all others stay."""
     own = [index for index, clause in enumerate(merge.clauses) if clause.act is act]
     return replace(choice, clauses=np.where(np.isin(choice.clauses, own), choice.clauses, outcomes.NONE))
@@ -272,7 +272,7 @@ def write_columns(
 ) -> list[WrittenFile]:
     """The columns of `into` for all rows of one file after the merge, including deleted rows; nothing if no row is
     updated."""
-    choice = _of(choice, merge, Act.UPDATE)
+    choice = _of_act(choice, merge, Act.UPDATE)
     if (choice.clauses == outcomes.NONE).all():
         return []
     names = {field.name for field in into.fields}

@@ -76,7 +76,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PartResult:
     """A worker's result for a part."""
 
     files: list[WrittenFile]  # Of the table.
@@ -123,7 +123,7 @@ class MergeByParts:
         layout = replace(self._beside, fields=outcomes.DECISIONS)
         work = partial(_decide, merge, self._staged, layout)
         parts = divided(tasks, self._workers.count)
-        results: list[Made] = self._workers.each(self._store, parts, work)
+        results: list[PartResult] = self._workers.each(self._store, parts, work)
         decided = []
         for part, result in zip(parts, results, strict=True):
             changed = set(result.touched)
@@ -231,7 +231,7 @@ def divided(tasks: Sequence[FilesTask], workers: int) -> list[Part]:
 # --- On the workers. ---
 
 
-def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part: Part) -> Made:
+def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part: Part) -> PartResult:
     index = outcomes.Index(merge, staged.load(store, merge.deciding(SOURCE)))
     touched: list[str] = []
 
@@ -244,12 +244,12 @@ def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part:
 
     written = worker.write(store, decisions(), layout)
     matched = bitmap.encode(index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else b""
-    return Made([], written, tuple(touched), matched, index.source.table.num_rows)
+    return PartResult([], written, tuple(touched), matched, index.source.table.num_rows)
 
 
 def _write(
     merge: Merge, staged: Staged, layout: WriteTask, beside: WriteTask, whole: bool, store: Store, part: Part
-) -> Made:
+) -> PartResult:
     """Write rows that stay in the part's partitions to files of the table, all others to temporary files; unless whole
     files are rewritten, all rows are written there, since there are few in each file."""
     source = staged.load(store, merge.assigning(SOURCE))
@@ -260,13 +260,13 @@ def _write(
             yield from arrow_merge.changed(store, merge, source, tasks[path], choice, whole, layout)
 
     if not whole:
-        return Made([], worker.write(store, rows(), beside))
+        return PartResult([], worker.write(store, rows(), beside))
     if not layout.partition_by and layout.bucket is None:
-        return Made(worker.write(store, rows(), layout), [])
+        return PartResult(worker.write(store, rows(), layout), [])
     aside = _Aside(store, beside)
     homes = {(task.partition, task.bucket if layout.bucket else None) for task in part.tasks}
     try:
-        return Made(worker.write(store, _staying(rows(), layout, homes, aside), layout), aside.written)
+        return PartResult(worker.write(store, _staying(rows(), layout, homes, aside), layout), aside.written)
     except BaseException:
         with suppress(LakeError):
             store.delete([file.path for file in aside.written])
@@ -389,7 +389,7 @@ class _Aside:
         self._waiting, self._waiting_bytes = [], 0
 
 
-def _matched(results: Sequence[Made]) -> bytes | None:
+def _matched(results: Sequence[PartResult]) -> bytes | None:
     """The rows of the source that any worker matched; None if that is all of them."""
     rows = distinct(np.concatenate([np.zeros(0, np.int64), *(_rows(result.matched) for result in results)]))
     return None if results and len(rows) == results[0].row_count else bitmap.encode(rows)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakeformat import errors
 from lakeformat.engines.files import formats
-from lakeformat.engines.row_level.merge_parts import Made
+from lakeformat.engines.row_level.merge_parts import PartResult
 from lakeformat.engines.spark import executors, session
 from lakeformat.engines.spark.frames import mapped
 from lakeformat.errors import LakeError
@@ -102,7 +102,7 @@ def _files(answer: Any) -> list[WrittenFile]:
     match answer:
         case (int(), made):
             return _files(made)
-        case Made(files, beside):
+        case PartResult(files, beside):
             return [*files, *beside]
         case list(files):
             return files

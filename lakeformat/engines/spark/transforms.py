@@ -20,13 +20,13 @@ def register_transforms(session: Any, transforms: Mapping[str, tuple[TransformKi
         raise UnsupportedFeature("system.bucket(...) and the other transforms in SQL on Spark need PySpark 4.1")
     ready(session, None)
     for name, (kind, type) in transforms.items():
-        session.udf.register(name, F.arrow_udf(_of(kind), type))
+        session.udf.register(name, F.arrow_udf(_function_of(kind), type))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _of(kind: TransformKind) -> Callable[..., pa.Array]:
+def _function_of(kind: TransformKind) -> Callable[..., pa.Array]:
     def computed(*columns: pa.Array) -> pa.Array:
         return transform.call(kind, *columns)
 

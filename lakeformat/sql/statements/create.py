@@ -28,7 +28,7 @@ _KEY = "primary-key"  # Paimon's option; in Iceberg tables it sets the identifie
 
 
 @dataclass(slots=True)
-class Asked:
+class TableDeclaration:
     """A table as CREATE TABLE declares it."""
 
     name: str
@@ -159,9 +159,9 @@ def transform_text(field: PartitionField, quote: bool = False) -> str:
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _declared(context: Context, cursor: Cursor) -> Asked:
+def _declared(context: Context, cursor: Cursor) -> TableDeclaration:
     offset = cursor.offset
-    declared = Asked(names.full(context, cursor.path()), offset)
+    declared = TableDeclaration(names.full(context, cursor.path()), offset)
     flink = any(token.text.upper() == "WITH" for token in cursor.tokens[cursor.at :]) and not cursor.script.text[
         offset:
     ].upper().count("USING")
@@ -207,7 +207,7 @@ def _format(cursor: Cursor) -> str:
     return format
 
 
-def _is_bare(declared: Asked) -> bool:
+def _is_bare(declared: TableDeclaration) -> bool:
     """Whether a Paimon table at the location is taken as it is."""
     declares = (
         declared.fields,
@@ -221,7 +221,7 @@ def _is_bare(declared: Asked) -> bool:
     return (declared.format or "paimon") == "paimon" and not any(declares)
 
 
-def _item(context: Context, cursor: Cursor, declared: Asked, flink: bool) -> None:
+def _item(context: Context, cursor: Cursor, declared: TableDeclaration, flink: bool) -> None:
     """A column, or the primary key."""
     if cursor.take("CONSTRAINT"):
         cursor.part()
@@ -234,7 +234,7 @@ def _item(context: Context, cursor: Cursor, declared: Asked, flink: bool) -> Non
     declared.fields.append(declare.column(context, cursor, flink).field)
 
 
-def _partition(context: Context, cursor: Cursor, declared: Asked, flink: bool) -> None:
+def _partition(context: Context, cursor: Cursor, declared: TableDeclaration, flink: bool) -> None:
     """A column, a transform, or a typed column, which is added as the last column."""
     if cursor.word(1) in (",", ")", "(", "."):
         declared.partition_by.append(declare.transform(cursor))
@@ -244,7 +244,7 @@ def _partition(context: Context, cursor: Cursor, declared: Asked, flink: bool) -
     declared.partition_by.append(column.name)
 
 
-def _complete(context: Context, declared: Asked, data: Any) -> None:
+def _complete(context: Context, declared: TableDeclaration, data: Any) -> None:
     """Fill in what the query, the LIKE table and the properties declare."""
     if data is not None:
         if declared.fields:
@@ -278,7 +278,7 @@ def _complete(context: Context, declared: Asked, data: Any) -> None:
     declared.partition_by = [by_name.get(column.casefold(), column) for column in declared.partition_by]
 
 
-def _replaced(context: Context, table: Table, declared: Asked, data: Any) -> Result:
+def _replaced(context: Context, table: Table, declared: TableDeclaration, data: Any) -> Result:
     """OR REPLACE of an existing table: one commit replaces its rows, and its history stays. A commit before it changes
     columns, partition fields and key where they differ."""
     schema = table.schema
@@ -303,7 +303,7 @@ def _replaced(context: Context, table: Table, declared: Asked, data: Any) -> Res
     return metrics(table.truncate(**context.verb) if data is None else table.overwrite(data, **context.verb))
 
 
-def _changes(schema: Schema, declared: Asked) -> list[evolution.Change]:
+def _changes(schema: Schema, declared: TableDeclaration) -> list[evolution.Change]:
     """The changes from a table's declaration to the requested one. Properties that only the old one has stay."""
     required = {
         column.name for column in schema.fields if not column.nullable

@@ -44,7 +44,7 @@ from lakeformat.sql.statements import insert, rows
 from lakeformat.sql.statements.rows import Target
 from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
-from lakeformat.verbs.merge import Asked, MergeInto
+from lakeformat.verbs.merge import DeclaredClause, MergeInto
 
 _OWN = "_lakeformat_"  # Prefix of the columns that we add.
 _COMPUTED, _OF_PAIR, _KEY = f"{_OWN}computed_", f"{_OWN}of_pair_", f"{_OWN}key_"
@@ -196,8 +196,8 @@ def _fields(data: Any, source: Piece) -> tuple[Field, ...]:
 
 
 def _conformed(
-    clauses: Sequence[Asked], target: tuple[Field, ...], fields_of_source: Callable[[], tuple[Field, ...]]
-) -> list[Asked]:
+    clauses: Sequence[DeclaredClause], target: tuple[Field, ...], fields_of_source: Callable[[], tuple[Field, ...]]
+) -> list[DeclaredClause]:
     """The clauses with the casts of Spark's store assignment in their values."""
     if not any(clause.values for clause in clauses):
         return list(clauses)  # Without a look at the source's schema, for which Spark analyses its query.
@@ -223,7 +223,9 @@ def _conformed(
     ]
 
 
-def _spelt_out(table: Table, clauses: Sequence[Asked], fields: tuple[Field, ...], evolve: bool) -> list[Asked]:
+def _spelt_out(
+    table: Table, clauses: Sequence[DeclaredClause], fields: tuple[Field, ...], evolve: bool
+) -> list[DeclaredClause]:
     """Expand `*` to the source's columns, without those that we added. With `evolve`,
     first add the columns that the table lacks."""
     named = tuple(column for column in fields if not column.name.startswith(_OWN))
@@ -237,7 +239,7 @@ def _spelt_out(table: Table, clauses: Sequence[Asked], fields: tuple[Field, ...]
     ]
 
 
-def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
+def _without(clause: DeclaredClause, untyped: frozenset[str]) -> DeclaredClause:
     """The clause with NULL in place of the source's all-NULL columns."""
 
     def change(node: Any) -> Any:
@@ -253,7 +255,7 @@ def _without(clause: Asked, untyped: frozenset[str]) -> Asked:
 
 
 def _paired(
-    reading: Reading, piece: Piece, clauses: Sequence[Asked], data: Any, before: Piece | None
+    reading: Reading, piece: Piece, clauses: Sequence[DeclaredClause], data: Any, before: Piece | None
 ) -> tuple[pa.Table, Expression]:
     """A new source, and the equality that replaces the ON condition. The new source has one row per pair: the source's
     row and the values of the table columns that decide the match and the clauses. Source rows without a match stay,
@@ -300,7 +302,7 @@ def _paired(
     return both, and_(*same, Column((SOURCE, _MATCHES)))
 
 
-def _of_pairs(clause: Asked, needs_alone: bool, equal: Mapping[str, Expression]) -> Asked:
+def _of_pairs(clause: DeclaredClause, needs_alone: bool, equal: Mapping[str, Expression]) -> DeclaredClause:
     """A clause over pairs of rows. A value that equals its target column in all matches becomes that column: keys do
     not change."""
     values = clause.values
@@ -318,7 +320,7 @@ def _of_pairs(clause: Asked, needs_alone: bool, equal: Mapping[str, Expression])
     return replace(clause, group=Group.MATCHED, condition=and_(alone, condition), values=values)
 
 
-def _clause(reading: Reading, cursor: Cursor) -> Asked:
+def _clause(reading: Reading, cursor: Cursor) -> DeclaredClause:
     offset = cursor.offset
     cursor.expect("WHEN")
     group = Group.MATCHED
@@ -334,17 +336,17 @@ def _clause(reading: Reading, cursor: Cursor) -> Asked:
     cursor.expect("THEN")
     if group is Group.NOT_MATCHED:
         cursor.expect("INSERT")
-        return Asked(group, Act.INSERT, condition, _inserted(reading, cursor, offset))
+        return DeclaredClause(group, Act.INSERT, condition, _inserted(reading, cursor, offset))
     if cursor.take("DELETE"):
-        return Asked(group, Act.DELETE, condition)
+        return DeclaredClause(group, Act.DELETE, condition)
     cursor.expect("UPDATE")
     cursor.expect("SET")
     if cursor.take("*"):
         if group is Group.NOT_MATCHED_BY_SOURCE:
             raise reading.context.script.invalid(offset, "UPDATE SET * of rows that the source does not have")
-        return Asked(group, Act.UPDATE, condition)
+        return DeclaredClause(group, Act.UPDATE, condition)
     given = rows.assignments(reading.context, cursor, reading.on, ("WHEN",))
-    return Asked(
+    return DeclaredClause(
         group, Act.UPDATE, condition, {name: _value(reading, value, name, group) for name, value in given.items()}
     )
 

@@ -76,14 +76,14 @@ def _value(context: Context, piece: Piece) -> Any:
     """A constant, array(...) or map(...)."""
     node = parameters.marked(text.expression(piece))
     if isinstance(node, exp.Array):
-        return [_known(context, piece, expression) for expression in node.expressions]
+        return [_constant(context, piece, expression) for expression in node.expressions]
     if isinstance(node, exp.VarMap | exp.Map):
         keys, values = node.args["keys"].expressions, node.args["values"].expressions
-        return {_known(context, piece, k): _known(context, piece, v) for k, v in zip(keys, values, strict=True)}
-    return _known(context, piece, node)
+        return {_constant(context, piece, k): _constant(context, piece, v) for k, v in zip(keys, values, strict=True)}
+    return _constant(context, piece, node)
 
 
-def _known(context: Context, piece: Piece, node: Any) -> Any:
+def _constant(context: Context, piece: Piece, node: Any) -> Any:
     value = parameters.node_constant(node, context.params)
     return query.constant(context, piece) if value is parameters.UNKNOWN else value
 

@@ -380,7 +380,7 @@ def matches(table: Table, rows: pa.Table, where: str, mask: pa.ChunkedArray) -> 
 
 
 def test_a_damaged_bitmap_is_an_error():
-    wanted = file_index.Wanted(pa.array([1], pa.int32()), scalar(Kind.INT))
+    wanted = file_index.Lookup(pa.array([1], pa.int32()), scalar(Kind.INT))
     for kind in ("bitmap", "bsi"):
         for damaged in (b"", bytes([1, 0, 0, 0, 9]), bytes([1, 0, 0, 0, 9, 1, 1, 0, 0])):
             with pytest.raises(CorruptFile, match="where"):
