@@ -260,6 +260,21 @@ def _literal(value: Any, kind: str) -> str:
             return f"CAST({value} AS {kind})"
 
 
+def register(spark: Any) -> tuple[list[str], str]:
+    """Make the edge values the view `t`; its rows as text, and the names of its columns."""
+    names, kinds = ["k"], ["int"]
+    for name, (_, kind, _) in VALUES.items():
+        names += [f"{name}{copy}" for copy in COPIES]
+        kinds += [kind] * len(COPIES)
+    lines = [
+        "(" + ", ".join(_literal(row[name], kind) for name, kind in zip(names, kinds, strict=True)) + ")"
+        for row in table().to_pylist()
+    ]
+    listed = ", ".join(names)
+    spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS v({listed})").createOrReplaceTempView("t")
+    return lines, listed
+
+
 def record(texts: list[str]) -> None:
     """Add Spark's answers to these calls."""
     from pyspark.sql import SparkSession
@@ -273,16 +288,7 @@ def record(texts: list[str]) -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     logging.disable(logging.CRITICAL)
-    names, kinds = ["k"], ["int"]
-    for name, (_, kind, _) in VALUES.items():
-        names += [f"{name}{copy}" for copy in COPIES]
-        kinds += [kind] * len(COPIES)
-    lines = [
-        "(" + ", ".join(_literal(row[name], kind) for name, kind in zip(names, kinds, strict=True)) + ")"
-        for row in table().to_pylist()
-    ]
-    listed = ", ".join(names)
-    spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS v({listed})").createOrReplaceTempView("t")
+    lines, listed = register(spark)
     for number, line in enumerate(lines):
         spark.sql(f"SELECT * FROM VALUES {line} AS v({listed})").createOrReplaceTempView(f"t{number}")
     print(len(texts), "calls", flush=True)

@@ -707,6 +707,12 @@ def test_an_unknown_column_is_told_with_its_place_and_those_near_it(lake, orders
         assert near in str(raised.value)
     with pytest.raises(InvalidInput, match="takes 1 to 2 arguments, and 3 are given"):
         lake.sql("SELECT round(1.5, 1, 2)")
+    several = "SELECT nope(id),\n soundex(name), upper(name) FROM shop.orders LATERAL VIEW explode(array(1)) e AS x WHERE crc32(name) > 1"
+    with pytest.raises(UnsupportedFeature) as refused:
+        lake.sql(several)
+    for function in ("nope", "soundex", "crc32"):  # All of them at once.
+        assert f"{function} " in str(refused.value), refused.value
+    assert not any(name in str(refused.value) for name in ("upper", "explode"))
     with pytest.raises(UnsupportedFeature, match="the function try_ad is not known; did you mean try_add"):
         lake.sql("SELECT try_ad(1, 2)")
 

@@ -15,7 +15,7 @@ from lakeformat.sql import builtin, transforms
 from lakeformat.sql.translation import signatures, spark_types, special, texts
 from lakeformat.sql.translation.arguments import Modifiers, filled
 from lakeformat.sql.translation.operands import cast, condition, shown
-from lakeformat.sql.translation.scopes import Scope, Typed
+from lakeformat.sql.translation.scopes import Scope, Typed, offset
 from lakeformat.sql.translation.signatures import AGGREGATES, SCALARS, WINDOWS, Signature
 from lakeformat.sql.translation.spark_types import BOOLEAN, DATE, INT, STRING, in_duckdb
 
@@ -229,18 +229,27 @@ def _require_count(name: str, count: int, arities: Sequence[tuple[int, int | Non
 
 
 def _unknown(name: str, node: Any, scope: Scope) -> Exception:
+    """The refusal of a function, and of the others of the statement, so that one message has all of them."""
     supported = names()
+    others = [
+        f"{call.name} at {scope.piece.script.position(scope.piece.origin(offset(call)))}"
+        for call in node.root().find_all(exp.Anonymous)
+        if call is not node
+        and str(call.name).lower() not in {*supported, name.lower()}
+        and not isinstance(call.parent, exp.Table | exp.Lateral | exp.Dot)
+    ]
+    further = f"; neither is {', '.join(dict.fromkeys(others))}" if others else ""
     if builtin.is_one(name):
         near = difflib.get_close_matches(name.lower(), supported, 3, 0.75)
         hint = f"; {' and '.join(near)} {'are' if len(near) > 1 else 'is'} supported" if near else ""
         return scope.refuse(
             node,
-            f"the function {name} is not known to mean in process what it means in Spark{hint}; "
+            f"the function {name} is not known to mean in process what it means in Spark{hint}{further}; "
             "pass spark= for Spark's own",
         )
     near = difflib.get_close_matches(name.lower(), {*supported, *builtin.UNNAMED}, 3, 0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return scope.refuse(node, f"the function {name} is not known{hint or ' in process; pass spark='}")
+    return scope.refuse(node, f"the function {name} is not known{hint or ' in process; pass spark='}{further}")
 
 
 def _window(node: Any, scope: Scope) -> str:
