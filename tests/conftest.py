@@ -193,17 +193,18 @@ def _met(name, items):
 def _values(item):
     """What tells the item's parameters from those of others. Those of one mark are one: its rows were chosen by hand.
 
-    How a table is stored does not count on Spark, since each test in process meets each way, and for what stands on tables; all
+    How a table is stored does not count on Spark, where tests in process meet each way, nor its format for what stands on tables; all
     tests together meet each way there too."""
     left, values = dict(item.callspec.params), set()
-    stored = STORED if item.get_closest_marker("spark") or item.path.parent.name in ON_TABLES else set()
+    on_tables = {"format"} if item.path.parent.name in ON_TABLES else set()
+    stored = STORED if item.get_closest_marker("spark") else on_tables
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0] if mark.args else mark.kwargs["argnames"]
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
         if left.keys() >= set(names):
             values.add((*names, *(id(left.pop(name)) for name in names)))
     values |= {(name, id(value)) for name, value in left.items()}
-    return {value for value in values if stored.isdisjoint(value)}
+    return {value for value in values if not stored.issuperset(part for part in value if isinstance(part, str))}
 
 
 def _is_named(item, config) -> bool:
