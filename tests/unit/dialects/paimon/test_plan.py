@@ -289,7 +289,7 @@ def test_what_a_change_of_schema_cannot_be_is_refused(change, error, says):
         base.plan(Evolve(request=request, changes=(change,)), Stamp(5, "n", 0))
     with pytest.raises(AlreadyExists):
         base.plan(Create(request=request, schema=base.state.schema), Stamp(5, "n", 0))
-    with pytest.raises(NotFound, match="gone"):
+    with pytest.raises(NotFound, match="no longer exists"):
         plan.plan(
             store, Evolve(request=request, changes=(change,)), replace(base.state, exists=False), Stamp(5, "n", 0)
         )
@@ -645,5 +645,5 @@ def test_operations_on_a_table_that_is_gone():
         Overwrite(request=Request(id="x"), added=()),
         Rewrite(request=Request(id="x"), removed=(), added=()),
     ):
-        with pytest.raises(NotFound, match="gone"):
+        with pytest.raises(NotFound, match="no longer exists"):
             conflict.check(store, operation, base)
