@@ -713,7 +713,7 @@ def test_tables_of_a_database_stop_alone(server, source, lake, tmp_path, capsys)
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["table"], told["snapshot_rows"], told["rows_per_second"] > 0) == ("d.x_a_y", 1, True)
     assert run_command([*command[:-1], *slot, "--prefix", "x_"]) != 0
-    assert "--prefix and --suffix go with --all" in capsys.readouterr().err
+    assert "--suffix and --table-name go with --all" in capsys.readouterr().err
     server.execute("CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (1); INSERT INTO a VALUES (2)")
     handlers, cli = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}, Lake(tmp_path / "cli")
     with ThreadPoolExecutor(1) as pool:

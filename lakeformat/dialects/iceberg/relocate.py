@@ -209,7 +209,7 @@ def relocation(reader: Reader, base: State, source: str, target: str, start: str
     }
     newest = metadata.parse(reader.read(chain[first]), base.version - first, chain[first])
     before = metadata.NOTHING if start is None else metadata.parse(reader.read(chain[last]), 0, chain[last])
-    if metadata.format_version(newest) < 2 or any("manifests" in s for s in metadata.snapshots(newest).values()):
+    if newest.document["format-version"] < 2 or any("manifests" in s for s in metadata.snapshots(newest).values()):
         raise InvalidInput(f"{reader.root}: a table of version 1: make it one of version 2 first")
     return Relocation(reader, source.rstrip("/"), target.rstrip("/"), before, newest, documents)
 

@@ -20,6 +20,7 @@ from lakeformat.dialects.iceberg.metadata.schemas import (
     emit_schema,
     parse_schema,
     parse_spec,
+    upgraded,
 )
 from lakeformat.dialects.iceberg.metadata.snapshots import DOCUMENT_OPERATION, FOLLOWS
 from lakeformat.dialects.iceberg.metadata.state import MAIN, State
@@ -28,6 +29,7 @@ from lakeformat.errors import (
     CorruptTable,
     UnsupportedFeature,
 )
+from lakeformat.model.log import log
 from lakeformat.model.schema import (
     Field,
     Schema,
@@ -188,6 +190,9 @@ def next_document(reader: Reader, base: State, now_ms: int) -> dict[str, Any]:
         kept = max(options.read(base.schema.properties).metadata_previous_versions_max, 1)
         document["metadata-log"] = [*document.get("metadata-log", []), previous][-kept:]
     document["last-updated-ms"] = now_ms
+    if document["format-version"] < WRITTEN_VERSIONS[0]:
+        log.warning("%s: a table of format version 1 is now one of version 2", reader.root)
+        document = upgraded(document, WRITTEN_VERSIONS[0])
     return document
 
 

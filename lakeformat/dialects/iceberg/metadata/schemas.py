@@ -162,10 +162,7 @@ def require_writable(base: State, where: str, version: int | None = None) -> Non
     """Refuse, by name, table features that a write would break, for this `version` or the table's own."""
     version = format_version(base) if version is None else version
     if version not in WRITTEN_VERSIONS:
-        raise UnsupportedFeature(
-            f"{where}: Iceberg format version {version} can be read, not written; "
-            f"alter().set_properties({{'{FORMAT_VERSION}': '2'}}) upgrades the table"
-        )
+        raise UnsupportedFeature(f"{where}: Iceberg format version {version} can be read, not written")
     if is_encrypted(base):
         raise UnsupportedFeature(f"{where}: encrypted (encryption.key-id): it is read, not written")
     for key, most in _MOST.items():
@@ -181,8 +178,9 @@ def is_encrypted(base: State) -> bool:
 
 
 def format_version(base: State) -> int:
+    """The format version in which the table is written: a write makes a table of version 1 one of version 2."""
     number: int = base.document["format-version"]
-    return number
+    return max(number, WRITTEN_VERSIONS[0])
 
 
 def upgraded(document: Mapping[str, Any], version: int) -> dict[str, Any]:

@@ -364,12 +364,15 @@ def test_documents_that_would_be_half_read_are_refused_by_name(table, change, er
         table.scan()
 
 
-def test_version_1_is_read_and_not_written(table):
+def test_a_write_to_a_table_of_version_1_makes_it_one_of_version_2(table, caplog):
     table.append(rows((1, "a")))
     rewrite(table, lambda d: d.update({"format-version": 1}))
     assert table.scan().count() == 1
-    with pytest.raises(UnsupportedFeature, match="format version 1 can be read, not written"):
+    with caplog.at_level("WARNING", "lakeformat"):
         table.append(rows((2, "a")))
+    assert "a table of format version 1 is now one of version 2" in caplog.text
+    assert doors.view(table).state.document["format-version"] == 2
+    assert table.scan().count() == 2
 
 
 def test_format_versions_go_up_and_not_back(lake, table):
