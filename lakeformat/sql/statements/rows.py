@@ -27,6 +27,7 @@ from lakeformat.model.predicate import (
     and_,
     in_tuples,
     is_in,
+    is_null,
     resolve,
     wants_values,
 )
@@ -41,6 +42,23 @@ from lakeformat.table import Table
 LISTED = 10_000  # Up to this many distinct values become a condition, which skips files; more, a merge.
 _VALUE, _KEY, _ONE = "_lakeformat_value_", "_lakeformat_key_", "_lakeformat_one"
 Path = tuple[str, ...]  # A column, or a field within one.
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value by which rows are told apart: a scalar, or whether a struct is NULL, whose fields alone do not say."""
+
+    path: Path
+    is_null: bool = False
+
+    def sql(self, alias: str) -> str:
+        path = ".".join(map(quoted, (alias, *self.path)))
+        return f"({path} IS NULL)" if self.is_null else path
+
+    @property
+    def expression(self) -> Expression:
+        column = Column((TARGET, *self.path))
+        return is_null(column) if self.is_null else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +264,9 @@ def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
 
 def _evaluated(
     context: Context, on: Target, values: Sequence[Piece], where: Piece | None
-) -> tuple[dict[str, Path], Any]:
-    """The matching columns (source column -> the table's column or nested field), and the source: the distinct values
-    of these columns in the rows to change, with the new values."""
+) -> tuple[dict[str, Part], Any]:
+    """The matching columns (source column -> the part of the table's row), and the source: the distinct values of these
+    columns in the rows to change, with the new values."""
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
@@ -262,37 +280,39 @@ def _evaluated(
     columns = first.source.names
     if not _are_scalar(on.table, columns):  # Nested values cannot be compared; the key identifies the row.
         columns = on.table.schema.primary_key or columns
-    keys: dict[str, Path] = {}
+    keys: dict[str, Part] = {}
     for name in columns:
-        for path in _scalars((name,), on.table.schema.field(name).type):
-            if path is None:
+        for part in _parts((name,), on.table.schema.field(name).type):
+            if part is None:
                 raise script.unsupported(
                     on.named.origin(0),
                     f"an expression over {name}, whose arrays or maps cannot be compared, "
                     "in a table without a primary key",
                 )
-            keys[name if len(path) == 1 else f"{_KEY}{len(keys)}"] = path
-    chosen = "".join(f"{'.'.join(map(quoted, (on.alias, *path)))} AS {quoted(key)}, " for key, path in keys.items())
+            keys[name if part == Part((name,)) else f"{_KEY}{len(keys)}"] = part
+    chosen = "".join(f"{part.sql(on.alias)} AS {quoted(key)}, " for key, part in keys.items())
     result = query.rows(context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, f"1 AS {_ONE}", *behind]))
     return keys, result.drop_columns([_ONE]) if isinstance(result, pa.Table) else result.drop(_ONE)
 
 
-def _scalars(path: Path, type: Any) -> Iterator[Path | None]:
-    """The paths to the scalars of a column: itself, or the fields of its structs; None for an array or a map."""
+def _parts(path: Path, type: Any) -> Iterator[Part | None]:
+    """What tells values of a column apart: itself, or of a struct whether it is NULL and its fields; None for an array
+    or a map."""
     if isinstance(type, Row):
+        yield Part(path, is_null=True)
         for field in type.fields:
-            yield from _scalars((*path, field.name), field.type)
+            yield from _parts((*path, field.name), field.type)
     else:
-        yield path if isinstance(type, Scalar) else None
+        yield Part(path) if isinstance(type, Scalar) else None
 
 
-def _listed(keys: Mapping[str, Path], matches: Any) -> Expression | None:
+def _listed(keys: Mapping[str, Part], matches: Any) -> Expression | None:
     """A condition that selects the rows with these values. None if there are too many values, a null among them (the
     condition would not match it), or a type that a condition cannot list."""
     rows = matches if isinstance(matches, pa.Table) else matches.limit(LISTED + 1).toArrow()
     if len(rows) > LISTED:
         return None
-    if any(len(path) > 1 for path in keys.values()):
+    if any(len(part.path) > 1 or part.is_null for part in keys.values()):
         return None
     columns = tuple(keys)
     for name in columns:
@@ -307,9 +327,9 @@ def _listed(keys: Mapping[str, Path], matches: Any) -> Expression | None:
     return in_tuples(columns, [tuple(row.values()) for row in rows.select(list(columns)).to_pylist()])
 
 
-def _same(keys: Mapping[str, Path]) -> Expression:
+def _same(keys: Mapping[str, Part]) -> Expression:
     """The condition that matches a table row and a source row by their values."""
-    return and_(*(Call("eq_null_safe", (Column((TARGET, *path)), Column((SOURCE, key)))) for key, path in keys.items()))
+    return and_(*(Call("eq_null_safe", (part.expression, Column((SOURCE, key)))) for key, part in keys.items()))
 
 
 def _on_target(value: Expression) -> Expression:
