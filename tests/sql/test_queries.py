@@ -272,7 +272,7 @@ def test_an_alias_is_not_taken_for_a_column_of_its_name(lake, orders):
         "MERGE INTO shop.orders t USING (SELECT 1 AS id) s ON t.id = s.id AND t.dt = '05-01' WHEN MATCHED THEN DELETE"
     )
     (target,) = lake.sql(f"EXPLAIN {merge}").to_arrow().to_pylist()
-    assert (target["table"], target["pushed"], target["files_read"]) == ("shop.orders", "dt = '05-01'", 1)
+    assert (target["table"], target["pushed"], target["files_read"]) == ("shop.orders", "(`dt` = '05-01')", 1)
     (scan,) = lake.sql(f"EXPLAIN {grouped}").to_arrow().to_pylist()
     assert (scan["columns"], scan["files_read"]) == ("dt", 2)
 
