@@ -8,11 +8,10 @@ if TYPE_CHECKING:
     from lakeformat.cdc.address import open_source
     from lakeformat.cdc.follow import Report
     from lakeformat.cdc.lag import lag_seconds
-    from lakeformat.cdc.misfits import OnMisfit
     from lakeformat.cdc.mysql.source import MySql
     from lakeformat.cdc.postgres.source import Postgres
     from lakeformat.cdc.sync import sync_database, sync_table
-    from lakeformat.cdc.type_option import TypeOption
+    from lakeformat.cdc.type_option import OnMisfit, TypeOption
 
 __all__ = [
     "MySql",
@@ -30,7 +29,7 @@ __getattr__ = lazy.names(
     __name__,
     {
         "MySql": "mysql.source",
-        "OnMisfit": "misfits",
+        "OnMisfit": "type_option",
         "Postgres": "postgres.source",
         "Report": "follow",
         "TypeOption": "type_option",

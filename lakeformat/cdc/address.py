@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lakeformat import lazy
-from lakeformat.cdc.misfits import OnMisfit
 from lakeformat.cdc.source import Source
-from lakeformat.cdc.type_option import TypeOption
+from lakeformat.cdc.type_option import OnMisfit, TypeOption
 from lakeformat.errors import InvalidInput
 
 _POSTGRES, _MYSQL = ("postgresql", "postgres"), ("mysql", "mariadb")

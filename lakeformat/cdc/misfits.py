@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from lakeformat.cdc.type_option import OnMisfit
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field
@@ -22,13 +22,6 @@ class Values(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, rows: slice, /) -> Any: ...
-
-
-class OnMisfit(StrEnum):
-    """What becomes of a value that its column cannot hold, such as PostgreSQL's `infinity`."""
-
-    STOP = "stop"  # The table stops with an error that names the column.
-    NULL = "null"  # The value is NULL in the table, and counted; of a key column, the table stops.
 
 
 class Misfits:

@@ -1,4 +1,4 @@
-"""Options for mapping database column types to table column types."""
+"""Options for mapping database column types to table column types, and for values that do not fit."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ class TypeOption(StrEnum):
     CHAR_TO_STRING = "char-to-string"  # CHAR(n) and VARCHAR(n) are STRING.
     LONGTEXT_TO_BYTES = "longtext-to-bytes"  # LONGTEXT is BYTES.
     BIGINT_UNSIGNED_TO_BIGINT = "bigint-unsigned-to-bigint"  # Instead of DECIMAL(20, 0).
+
+
+class OnMisfit(StrEnum):
+    """What becomes of a value that its column cannot hold, such as PostgreSQL's `infinity`."""
+
+    STOP = "stop"  # The table stops with an error that names the column.
+    NULL = "null"  # The value is NULL in the table, and counted; of a key column, the table stops.

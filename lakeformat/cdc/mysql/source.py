@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pymysql
 
 from lakeformat.cdc import failures
-from lakeformat.cdc.misfits import Misfits, OnMisfit
+from lakeformat.cdc.misfits import Misfits
 from lakeformat.cdc.mysql import address, row_events, statements, text_rows
 from lakeformat.cdc.mysql import types as mysql_types
 from lakeformat.cdc.mysql.charsets import Charsets
@@ -44,7 +44,7 @@ from lakeformat.cdc.source import (
     chosen_key,
 )
 from lakeformat.cdc.spool import MEMORY_BYTES, Messages
-from lakeformat.cdc.type_option import TypeOption
+from lakeformat.cdc.type_option import OnMisfit, TypeOption
 from lakeformat.codec.waist import row_kinds
 from lakeformat.errors import CorruptFile, InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field

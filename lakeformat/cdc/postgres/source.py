@@ -25,7 +25,7 @@ from psycopg.pq.abc import PGconn
 from pyarrow import csv
 
 from lakeformat.cdc import failures
-from lakeformat.cdc.misfits import Misfits, OnMisfit
+from lakeformat.cdc.misfits import Misfits
 from lakeformat.cdc.postgres import pgoutput
 from lakeformat.cdc.postgres import types as postgres_types
 from lakeformat.cdc.postgres.types import PostgresType
@@ -43,7 +43,7 @@ from lakeformat.cdc.source import (
     chosen_key,
 )
 from lakeformat.cdc.spool import MEMORY_BYTES, Messages
-from lakeformat.cdc.type_option import TypeOption
+from lakeformat.cdc.type_option import OnMisfit, TypeOption
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.waist import row_kinds
 from lakeformat.errors import InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
