@@ -58,6 +58,8 @@ class NotFound(LakeError, LookupError):
 class AlreadyExists(LakeError):
     """A table, tag, column or file of that name exists."""
 
+    retryable = False
+
 
 class OutOfReach(LakeError):
     """A location that lies in none of those that the lake allows. Nothing was read from it or written to it."""

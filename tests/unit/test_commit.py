@@ -525,6 +525,7 @@ def test_errors_say_whether_the_same_call_may_succeed_later():
     lasting = (
         errors.InvalidInput,
         errors.NotFound,
+        errors.AlreadyExists,
         errors.UnsupportedFeature,
         errors.StoreRefused,
         errors.CorruptTable,
