@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from inspect import signature
 from typing import Any, Literal
 
 import dagster as dg
@@ -69,7 +70,9 @@ class MultiPartitions(dg.Model):
 
 def one_of(*values: str, description: str) -> dg.Resolver:
     """The resolver of a field that is one of `values`. Dagster lets any text stand in YAML, since it may be a template;
-    with the pattern `dg check yaml` refuses others."""
+    with the pattern `dg check yaml` refuses others. Older versions of 1.13 take no pattern: there loading refuses."""
+    if "json_schema_extra" not in signature(dg.Resolver.default).parameters:
+        return dg.Resolver.default(description=description)
     pattern = rf"^({'|'.join(values)}|\{{\{{.*\}}\}})$"
     return dg.Resolver.default(description=description, json_schema_extra={"pattern": pattern})
 
