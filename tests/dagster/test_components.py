@@ -1,5 +1,6 @@
 """Components for `dg`: YAML that is assets, checks and upkeep; the page about them, run as a user would run it."""
 
+import inspect
 import traceback
 from importlib import metadata
 from pathlib import Path
@@ -209,6 +210,10 @@ def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, sai
     assert said in "".join(traceback.format_exception(error.value))
 
 
+@pytest.mark.skipif(
+    "json_schema_extra" not in inspect.signature(dg.Resolver.default).parameters,
+    reason="this version of Dagster has no patterns: loading refuses the choice",
+)
 @pytest.mark.parametrize("component", [LakeTableComponent, LakeSqlComponent, LakeModelsComponent, LakeCdcComponent])
 def test_dg_check_yaml_refuses_a_choice_that_there_is_not(component):
     """By the JSON schema alone, so before anything is loaded. A template is of any value."""
