@@ -46,6 +46,7 @@ PAGES = {  # What of README and docs runs in the environment that they ask for.
     "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md", "docs/trust.md"],
     "sql": ["docs/catalogs.md", "docs/coming-from.md"],
     "duckdb": ["docs/one-table.md"],
+    "dagster": ["docs/dagster.md"],
     "spark,duckdb,sql": ["docs/sql.md", "docs/spark.md"],
     "cdc": ["docs/cdc.md"],
 }  # fmt: skip
