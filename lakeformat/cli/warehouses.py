@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import lakeformat
 from lakeformat import InvalidInput
+from lakeformat.cli.pairs import pairs
 
 if TYPE_CHECKING:
     from lakeformat import Lake
@@ -31,7 +32,7 @@ def chosen(
     warehouse: str | None, catalog: str | None, options: Sequence[str], allowed: Sequence[str], config: Path | None
 ) -> Lake:
     """The warehouse of the options, the environment and the config file. Raises `InvalidInput`."""
-    arguments: dict[str, Any] = dict(_pair(option) for option in options)
+    arguments: dict[str, Any] = pairs("--option", options, "KEY=VALUE, e.g. region=eu-central-1", takes_empty=True)
     path, document = _read(config)
     named: Mapping[str, Any] = document.get("warehouses", {})
     name = warehouse or document.get("default")
@@ -77,18 +78,11 @@ def _read(config: Path | None) -> tuple[Path, dict[str, Any]]:
     return HERE, {}
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InvalidInput(f"--option {key!r}: write KEY=VALUE, e.g. region=eu-central-1")
-    return key, value
-
-
 def _master_keys(named: Mapping[str, Any], where: str) -> dict[str, bytes] | None:
     """Master keys by id, in base64 as `LakeResource` takes them: of the environment variable, and of a config file's
     entry, which names variables."""
-    pairs = (pair.partition("=") for pair in filter(None, os.environ.get(MASTER_KEYS, "").split(",")))
-    texts = {id.strip(): (MASTER_KEYS, text.strip()) for id, _, text in pairs}
+    entries = (entry.partition("=") for entry in filter(None, os.environ.get(MASTER_KEYS, "").split(",")))
+    texts = {id.strip(): (MASTER_KEYS, text.strip()) for id, _, text in entries}
     for id, name in named.items():
         if not str(name).startswith("$"):
             raise InvalidInput(f'{where} {id}: a key does not belong in a file; write {id} = "$NAME" and set NAME')

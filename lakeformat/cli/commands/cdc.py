@@ -16,6 +16,7 @@ from lakeformat import InvalidInput
 from lakeformat import cdc as capture
 from lakeformat.cdc import OnMisfit, TypeOption
 from lakeformat.cli.completion import formats
+from lakeformat.cli.pairs import pairs
 from lakeformat.cli.session import Session, counted, grid
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def cdc(
         signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     arguments: dict[str, Any] = {
         "format": format,
-        "properties": _pairs(properties, "--property", "key=value"),
+        "properties": pairs("--property", properties, "KEY=VALUE, e.g. bucket=4"),
         "until": "stopped" if follow else "now",
         "max_rows": max_rows,
         "max_seconds": max_seconds,
@@ -152,7 +153,7 @@ def cdc(
                 excluding=excluding,
                 table_prefix=prefix,
                 table_suffix=suffix,
-                table_names=_pairs(table_names, "--table-name", "schema.table=name"),
+                table_names=pairs("--table-name", table_names, "schema.table=name"),
                 restart=restart,
                 **arguments,
             )
@@ -164,7 +165,7 @@ def cdc(
                 target,
                 primary_key=primary_key or None,
                 restart=restart,
-                computed_columns=_pairs(computed, "--computed-column", "name=expression, e.g. 'year=year(at)'"),
+                computed_columns=pairs("--computed-column", computed, "name=expression, e.g. 'year=year(at)'"),
                 partition_by=partition_by,
                 **arguments,
             )
@@ -174,13 +175,6 @@ def cdc(
     session.answer([_record(name, report) for name, report in reports.items()], lambda: _drawn(reports))
     if any(report.error is not None for report in reports.values()):
         raise click.exceptions.Exit(1)
-
-
-def _pairs(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
-    parts = [text.partition("=") for text in texts]
-    if wrong := [text for text, (name, sign, value) in zip(texts, parts, strict=True) if not (name and sign and value)]:
-        raise InvalidInput(f"{option} {wrong[0]!r}: give {form}")
-    return {name.strip(): value for name, _, value in parts}
 
 
 def _record(name: str, report: Report) -> dict[str, Any]:

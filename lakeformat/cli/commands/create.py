@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
-from lakeformat import AlreadyExists, InvalidInput
+from lakeformat import AlreadyExists
 from lakeformat.cli.completion import formats
+from lakeformat.cli.pairs import pairs
 from lakeformat.cli.session import Session
 
 
@@ -30,9 +31,7 @@ def create(
     comment: str | None,
 ) -> None:
     """Create an empty table."""
-    pairs = [pair.partition("=") for pair in properties]
-    if wrong := [key for key, equals, _ in pairs if not equals or not key]:
-        raise InvalidInput(f"--property {wrong[0]!r}: write KEY=VALUE, e.g. bucket=4")
+    values = pairs("--property", properties, "KEY=VALUE, e.g. bucket=4", takes_empty=True)
     if session.lake.exists(table):
         raise AlreadyExists(f"{table}: the table exists already; choose another name, or drop it")
     key = f", PRIMARY KEY ({', '.join(map(_quoted, primary_key))}) NOT ENFORCED" if primary_key else ""
@@ -40,8 +39,8 @@ def create(
         f"CREATE TABLE {'.'.join(map(_quoted, table.split('.')))} ({columns}{key}) USING {_quoted(format)}",
         f"PARTITIONED BY ({', '.join(partition_by)})" if partition_by else "",
         f"COMMENT {_text(comment)}" if comment is not None else "",
-        "TBLPROPERTIES (" + ", ".join(f"{_text(key)} = {_text(value)}" for key, _, value in pairs) + ")"
-        if pairs
+        "TBLPROPERTIES (" + ", ".join(f"{_text(key)} = {_text(value)}" for key, value in values.items()) + ")"
+        if values
         else "",
     ]
     session.lake.sql(" ".join(filter(None, parts)))
