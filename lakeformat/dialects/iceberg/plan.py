@@ -172,7 +172,7 @@ def _evolve(reader: Reader, request: Request, changes: tuple[Any, ...], base: St
     version = metadata.format_version(base)
     if FORMAT_VERSION in properties:
         version = metadata.check_version(properties.pop(FORMAT_VERSION), version, reader.root)
-    metadata.require_writable(base, reader.root, version)
+    metadata.require_writable(base, reader.root)
     types.check_supported(fields, version)
     options.check_new({k: v for k, v in properties.items() if before.properties.get(k) != v}, reader.root)
     options.require_writable(properties, reader.root)

@@ -158,11 +158,8 @@ def attempts(schema: Schema) -> int:
     return max(options.read(schema.properties).commit_retry_num_retries, 0) + 1
 
 
-def require_writable(base: State, where: str, version: int | None = None) -> None:
-    """Refuse, by name, table features that a write would break, for this `version` or the table's own."""
-    version = format_version(base) if version is None else version
-    if version not in WRITTEN_VERSIONS:
-        raise UnsupportedFeature(f"{where}: Iceberg format version {version} can be read, not written")
+def require_writable(base: State, where: str) -> None:
+    """Refuse, by name, table features that a write would break."""
     if is_encrypted(base):
         raise UnsupportedFeature(f"{where}: encrypted (encryption.key-id): it is read, not written")
     for key, most in _MOST.items():
