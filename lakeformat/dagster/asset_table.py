@@ -34,7 +34,7 @@ from lakeformat.errors import (
 from lakeformat.model import predicate
 from lakeformat.model.evolution import can_widen
 from lakeformat.model.schema import Field, Schema
-from lakeformat.model.snapshot import PartitionChange, Snapshot
+from lakeformat.model.snapshot import COUNTS, PartitionChange, Snapshot
 
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
@@ -42,7 +42,6 @@ MAX_KEYS_IN_PROPERTIES = 400
 ASSET = "dagster/asset"  # Snapshot property: the asset that wrote it.
 MAIN = "main"  # The branch that readers see; in Iceberg it has one empty snapshot where another branch began first.
 AUDIT_KEPT = timedelta(days=7)
-MEASURES = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +425,7 @@ def commit_metadata(
     """The metadata of a whole commit; `specs` are the replaced partitions."""
     metadata: dict[str, Any] = {
         "lake/snapshot_id": id_text(snapshot.id),
-        **{f"lake/{name}": getattr(snapshot, name) for name in MEASURES},
+        **{f"lake/{name}": getattr(snapshot, name) for name in COUNTS},
         "lake/commit_milliseconds": snapshot.milliseconds,
         "lake/commit_attempts": snapshot.attempts,
     }
@@ -553,7 +552,7 @@ def _by_partition(
     by_key = {}
     for key, several in specs.items():
         mine = [change for spec in several for change in changes.get(tuple(spec.values()), [])]
-        measures = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in MEASURES}
+        measures = {f"lake/{name}": sum(getattr(change, name) for change in mine) for name in COUNTS}
         by_key[key] = {**measures, "dagster/partition_row_count": measures["lake/rows_added"]}
     return by_key
 

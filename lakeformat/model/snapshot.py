@@ -24,6 +24,7 @@ from lakeformat.model.schema import Schema
 STREAMS = "lakeformat.streams"  # The largest number that each stream has committed, by its user.
 _FOLLOWS = "cdc."  # Prefix: how far the rows follow a database.
 _OF_THE_COMMIT = "cdc.committed-ms"
+COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 _WITHOUT_SNAPSHOT = {"create", "evolve", "refer", "statistics"}  # Kinds of changes that make no snapshot.
 _MOST_STREAMS = 20  # The users that committed last: a table written under ever new names would carry all of them.
 
@@ -111,8 +112,7 @@ class Snapshot:
         and generated snapshots (a verb makes one); partitions and Paimon's buckets written; files, rows and bytes added
         and removed, of which a compaction's also stand under `compacted_...`; and files and rows of the changelog. None
         is not known, as of most counts in a table's history."""
-        names = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
-        counts = {name: self._figure(name) for name in names}
+        counts = {name: self._figure(name) for name in COUNTS}
         is_compaction = self.kind in ("compact", "replace")
         return {
             "duration_ms": self.milliseconds,
@@ -121,7 +121,7 @@ class Snapshot:
             "partitions_written": None if self.partitions is None else len(self.partitions),
             "buckets_written": None if self.partitions is None else sum(part.buckets for part in self.partitions),
             **counts,
-            **{f"compacted_{name}": counts[name] if is_compaction else 0 for name in names[:4]},
+            **{f"compacted_{name}": counts[name] if is_compaction else 0 for name in COUNTS[:4]},
             "changelog_files": self.figures.get("changelog_files"),
             "changelog_rows": self.figures.get("changelog_rows"),
         }

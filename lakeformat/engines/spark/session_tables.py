@@ -20,6 +20,7 @@ from lakeformat.engines.spark.types import fields_from_spark
 from lakeformat.errors import InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.expression.spark_sql import quoted
 from lakeformat.model.session_table import SessionFiles, SessionTable
+from lakeformat.storage.failures import first_line
 
 _CATALOG = "spark_catalog"
 _FILE = "__lakeformat_file"
@@ -39,7 +40,7 @@ def describe(spark: SparkSession, source: str) -> SessionTable:
     try:
         document = json.loads(spark.sql(f"DESCRIBE TABLE EXTENDED {_text(path)} AS JSON").collect()[0][0])
     except AnalysisException as error:
-        message = _first_line(error)
+        message = first_line(error)
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             raise NotFound(f"Spark's catalog has no table {shown}: {message}") from error
         raise UnsupportedFeature(f"{shown}: Spark does not describe it: {message}") from error
@@ -81,7 +82,7 @@ def files(spark: SparkSession, table: SessionTable, partition: Mapping[str, Any]
         path = frame.metadataColumn("_metadata").getField("file_path").alias(_FILE)
         listed = frame.select(path, *columns).distinct().orderBy(_FILE).toArrow()
     except PySparkException as error:
-        raise InvalidInput(f"{table.name}: Spark does not read it: {_first_line(error)}") from error
+        raise InvalidInput(f"{table.name}: Spark does not read it: {first_line(error)}") from error
     paths = tuple(_SHORT.sub("file:///", unquote(text)) for text in listed.column(0).to_pylist())
     if len(set(paths)) < len(paths):
         (twice, _), *_ = Counter(paths).most_common(1)
@@ -107,7 +108,7 @@ def rename(spark: SparkSession, table: SessionTable, name: str) -> SessionTable:
     try:
         spark.sql(f"ALTER TABLE {_text(table.path)} RENAME TO {_text(renamed.path[1:])}")
     except PySparkException as error:
-        raise InvalidInput(f"{table.name}: Spark does not rename it to {name}: {_first_line(error)}") from error
+        raise InvalidInput(f"{table.name}: Spark does not rename it to {name}: {first_line(error)}") from error
     return renamed
 
 
@@ -138,10 +139,6 @@ def _file_format(document: Mapping[str, Any]) -> str:
         return provider
     serde = f"{document.get('serde_library', '')} {document.get('input_format', '')}".lower()
     return next((format for format in _SERDES if format in serde), "text")
-
-
-def _first_line(error: PySparkException) -> str:
-    return str(error).split("\n")[0]
 
 
 def _holds_maps(type: T.DataType) -> bool:

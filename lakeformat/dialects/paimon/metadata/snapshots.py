@@ -11,7 +11,7 @@ from lakeformat.dialects.paimon.metadata.documents import emit, numbers_among, n
 from lakeformat.dialects.paimon.metadata.folders import CHANGELOG_FOLDER, SNAPSHOT_FOLDER, changelog_path, snapshot_path
 from lakeformat.errors import CorruptFile, UnsupportedFeature
 from lakeformat.model.operation import Request
-from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.snapshot import COUNTS, Snapshot
 from lakeformat.storage import fence
 from lakeformat.storage.store import Reader
 
@@ -163,8 +163,7 @@ def _figures(document: Mapping[str, Any]) -> dict[str, int]:
     if not document.get("changelogManifestList"):
         changelog["changelog_files"] = 0
     if document["commitKind"] == "ANALYZE":
-        names = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
-        return changelog | dict.fromkeys(names, 0)
+        return changelog | dict.fromkeys(COUNTS, 0)
     rows = document.get("deltaRecordCount")
     if document["commitKind"] != "APPEND" or document.get("operation") != "WRITE" or rows is None:
         return changelog
