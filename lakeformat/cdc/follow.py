@@ -109,6 +109,7 @@ class Follower:
         self._present = source_table.parts  # The shards that there are now.
         self._sequence = [name.strip() for name in table.schema.properties.get(_SEQUENCE_FIELD, "").split(",")]
         self._converts = _converts_deletes(table)
+        self._may_have_deletes = self._converts  # Of a sync that ended between its commit and the conversion.
         self._size = 0
         name = restart if isinstance(restart, str) else progress.last_restart(table)
         self._extra = {**snapshot_properties, **({} if name is None else {progress.RESTART: name})}
@@ -691,14 +692,16 @@ class Follower:
             raise Conflict(f"{self.table.name}: commit {number} of {progress.USER!r} is another's; run it again")
         self._number, self.progress, self._recorded, self._covered = number + 1, next_, next_, None
         self._report(snapshot)
+        self._may_have_deletes = self._converts
         self._convert_deletes()
 
     def _convert_deletes(self) -> None:
         """Where the table's property asks for it, leave no equality deletes; one that fails is made up for by the
         next."""
-        if self._converts:
+        if self._may_have_deletes:
             try:
                 self.table.convert_equality_deletes()
+                self._may_have_deletes = False
             except LakeError as error:
                 log.warning("%s: its equality deletes were not converted: %s", self.table.name, error)
 
