@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from lakeformat import lazy
 from lakeformat.cdc.source import Source
@@ -34,6 +35,13 @@ def open_source(
     Raises `InvalidInput` for any other address, and if the client is not installed.
     """
     scheme = url.partition("://")[0]
+    common: dict[str, Any] = {
+        "type_options": type_options,
+        "exclude_columns": exclude_columns,
+        "readers": readers,
+        "on_misfit": on_misfit,
+        "text_columns": text_columns,
+    }
     try:
         if scheme in _POSTGRES:
             if name is not None:
@@ -42,20 +50,10 @@ def open_source(
                 )
             if lock_seconds is not None:
                 raise InvalidInput(f"lock_seconds={lock_seconds!r} is for MySQL; PostgreSQL locks no table")
-            return _postgres.Postgres(
-                url, slot, type_options, exclude_columns, readers, on_misfit=on_misfit, text_columns=text_columns
-            )
+            return _postgres.Postgres(url, slot, **common)
         if scheme in _MYSQL:
-            return _mysql.MySql(
-                url,
-                type_options=type_options,
-                exclude_columns=exclude_columns,
-                readers=readers,
-                name=name,
-                on_misfit=on_misfit,
-                text_columns=text_columns,
-                **({} if lock_seconds is None else {"lock_seconds": lock_seconds}),
-            )
+            locks = {} if lock_seconds is None else {"lock_seconds": lock_seconds}
+            return _mysql.MySql(url, name=name, **locks, **common)
     except ModuleNotFoundError as error:
         raise InvalidInput(f"{scheme}://... needs the package {error.name}: pip install 'lakeformat[cdc]'") from error
     raise InvalidInput("the source is not an address that is known; give postgresql://... or mysql://...")
