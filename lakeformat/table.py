@@ -503,8 +503,9 @@ class Table:
         """Set columns of the rows for which `where` is true (all rows by default).
 
         Args:
-            assignments: Column -> SQL expression over the old row (a str), or a value: None, a number, a boolean,
-                bytes, `Decimal`, date, time or `datetime`. Text is quoted inside the expression: `{"name": "'bob'"}`.
+            assignments: Column, or field of a struct (`"s.a"`) -> SQL expression over the old row (a str), or a value:
+                None, a number, a boolean, bytes, `Decimal`, date, time or `datetime`. Text is quoted inside the
+                expression: `{"name": "'bob'"}`.
             where: A condition: SQL text or an expression.
             spark: A Spark session that does the work.
             id: Makes the verb exactly-once.

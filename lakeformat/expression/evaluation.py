@@ -18,7 +18,7 @@ from lakeformat.codec.arrow import Values
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
 from lakeformat.errors import InvalidInput, LakeError, NotFound
-from lakeformat.expression import rounding
+from lakeformat.expression import canonical, rounding
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model import casing
 from lakeformat.model.predicate import (
@@ -238,6 +238,12 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             return _guarded(
                 expression, lambda: variant_get.get(variant.plain(value, "the operand"), path, target, cast)
             )
+        case Call("named_struct", arguments):
+            names = [str(name.value) for name in arguments[::2] if isinstance(name, Literal)]
+            parts = [_one_array(_as_column(_evaluate(part, table), table)) for part in arguments[1::2]]
+            return pa.StructArray.from_arrays(parts, names)
+        case Call("canonical", (operand,)):
+            return canonical.encoded(_as_column(_evaluate(operand, table), table))
         case Call(name, arguments) if name in _KERNELS:
             values = [_evaluate(argument, table) for argument in arguments]
             return _guarded(expression, lambda: _KERNELS[name](*values))
@@ -1057,7 +1063,7 @@ def _kernel(function: Function) -> Callable[..., Values]:
 
 
 # Evaluated with the table, see `_evaluate`; all others depend only on the values of their arguments.
-_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast", "variant_get"})
+_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast", "variant_get", "named_struct", "canonical"})
 _KERNELS: Mapping[str, Callable[..., Values]] = {
     name: _kernel(function) for name, function in FUNCTIONS.items() if name not in _BY_TABLE
 }

@@ -34,8 +34,8 @@ dialects = lazy.library("sqlglot.dialects.spark")
 @lru_cache(maxsize=1)
 def spark() -> Any:
     """sqlglot's Spark dialect, in which calls that it reads otherwise than Spark are unknown functions: trunc and
-    date_trunc with a unit such as 'Q', for which Spark gives null, and datediff(unit, a, b), which counts whole units
-    between instants."""
+    date_trunc with a unit such as 'Q', for which Spark gives null, datediff(unit, a, b), which counts whole units
+    between instants, and named_struct, whose names are not columns."""
     functions = dialects.Spark.Parser.FUNCTIONS
     short = frozenset(exp.TimeUnit.UNABBREVIATED_UNIT_NAME)
 
@@ -59,7 +59,7 @@ def spark() -> Any:
 
     class Parser(dialects.Spark.Parser):  # type: ignore[name-defined]  # sqlglot is not typed.
         FUNCTIONS = {
-            **functions,
+            **{name: build for name, build in functions.items() if name != "NAMED_STRUCT"},
             **{name.upper(): truncated(name) for name in ("trunc", "date_trunc")},
             **dict.fromkeys(("DATEDIFF", "DATE_DIFF"), difference),
         }
@@ -196,8 +196,10 @@ def value(operand: Any, qualifiers: Collection[str] = ()) -> Expression:
 
 # Function names by syntax-tree node, for nodes whose arguments are the function's own.
 _NODES = {node: function.name for function in FUNCTIONS.values() for node in function.nodes}
-# Functions with a syntax of their own, which are not called by name.
-_WRITTEN = frozenset({"in", "in_tuples", "like", "case", "cast", "and", "or", "not", "variant_get"})
+# Functions with a syntax of their own or none, which are not called by name.
+_WRITTEN = frozenset({
+    "in", "in_tuples", "like", "case", "cast", "and", "or", "not", "variant_get", "named_struct", "canonical",
+})  # fmt: skip
 _CALLED = {
     name: function.name
     for function in FUNCTIONS.values()
@@ -211,7 +213,7 @@ _SHORTHANDS: dict[str, Callable[..., Expression]] = {
 }
 # The function names that users write.
 NAMES = frozenset(
-    {*_SHORTHANDS, "if", "left", "right", "like", "ilike", "to_date", "cast", "between", "variant_get"}
+    {*_SHORTHANDS, "if", "left", "right", "like", "ilike", "to_date", "cast", "between", "variant_get", "named_struct"}
     | {name for f in FUNCTIONS.values() if not f.infix and f.name not in _WRITTEN for name in f.calls or (f.name,)}
 )
 _TYPES = {
@@ -417,6 +419,8 @@ class _Reading:
         name, arguments = str(node.this).lower(), self._all(node.expressions)
         if name == "variant_get":
             return self._variant_get(node, arguments)
+        if name == "named_struct":
+            return self._named_struct(node, arguments)
         if name in _SHORTHANDS:
             try:
                 return _SHORTHANDS[name](*arguments)
@@ -434,6 +438,16 @@ class _Reading:
                 return call("variant_get", operand, Literal(path), Literal(self._type_text(target)))
         shown = node.sql(dialect="spark")
         raise InvalidInput(f"{self._text!r}: {shown[:200]!r}: write it as variant_get(column, '$.path', 'type')")
+
+    def _named_struct(self, node: Any, arguments: list[Expression]) -> Expression:
+        names = [argument.value if isinstance(argument, Literal) else None for argument in arguments[::2]]
+        if len(arguments) % 2 or not all(isinstance(name, str) for name in names):
+            raise InvalidInput(
+                f"{self._text!r}: {node.sql(dialect='spark')[:200]!r}: write it as named_struct('name', value, ...)"
+            )
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"{self._text!r}: {node.sql(dialect='spark')[:200]!r} has two fields of one name")
+        return call("named_struct", *arguments)
 
     def _read_dpipe(self, node: Any) -> Expression:
         left, right = self.expression(node.this), self.expression(node.expression)

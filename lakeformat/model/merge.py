@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from lakeformat.errors import InvalidInput, NotFound
+from lakeformat.model import assigning
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import (
     ALWAYS,
@@ -258,18 +259,15 @@ def _key(condition: Expression) -> Key | None:
 
 def _bound(clause: Clause, target: tuple[Field, ...], source: tuple[Field, ...]) -> Clause:
     sides = SIDES[clause.group]
-    assigned: dict[str, Expression] = {}
-    for name, value in clause.assignments:
-        path = (name,) if any(f.name == name for f in target) else tuple(name.split("."))
-        path = path[1:] if len(path) > 1 and path[0].casefold() == TARGET else path
-        if len(path) > 1:
-            raise InvalidInput(f"{clause.group}: {name!r} is part of a column; assign the whole column")
-        column = resolve(path, target)[0][0]
-        if column in assigned:
-            raise InvalidInput(f"{clause.group}: column {column!r} is assigned twice")
-        assigned[column] = bind_sides(value, target, source, sides)
-    condition = bind_sides(clause.condition, target, source, sides)
-    return Clause(clause.group, clause.act, condition, tuple(assigned.items()))
+    paths = [(assigning.path_of(name, target, TARGET), value) for name, value in clause.assignments]
+    if clause.act is Act.INSERT and (parts := [path for path, _ in paths if len(path) > 1]):
+        raise InvalidInput(f"{clause.group}: {'.'.join(parts[0])!r} is part of a column; assign the whole column")
+    try:
+        assigned = assigning.whole(paths, target, (TARGET,))
+    except InvalidInput as error:
+        raise InvalidInput(f"{clause.group}: {error}") from error
+    values = tuple((name, bind_sides(value, target, source, sides)) for name, value in assigned.items())
+    return Clause(clause.group, clause.act, bind_sides(clause.condition, target, source, sides), values)
 
 
 def _require_reachable(clauses: tuple[Clause, ...]) -> None:

@@ -13,6 +13,7 @@ from lakeformat.commit import discard
 from lakeformat.dialects.dialect import ColumnFiles
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import sql_text
+from lakeformat.model import assigning
 from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
@@ -30,7 +31,7 @@ from lakeformat.model.predicate import (
     or_,
     split,
 )
-from lakeformat.model.schema import Field, find_field, spelled
+from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     MergeEngine,
     MergeSpec,
@@ -100,18 +101,19 @@ def _by_column(
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
     """The assignments, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
-    assignments: dict[str, Expression] = {}
-    for column, value in values.items():
-        name = find_field(fields, spelled(fields, column)).name
-        if name in assignments:
-            raise InvalidInput(f"update: column {name!r} is assigned twice")
-        assignments[name] = sql_text.value(value)
+    paths: list[tuple[assigning.Path, Expression]] = []
+    for name, value in values.items():
+        path, expression = assigning.path_of(name, fields), sql_text.value(value)
+        paths.append((path, expression))
         try:
-            bind(assignments[name], fields)
+            bind(expression, fields)
         except NotFound as error:
-            hint = f"; text is quoted: {{{column!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
-            raise NotFound(f"update of {name!r}: {error}{hint}") from error
-    return assignments
+            hint = f"; text is quoted: {{{name!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
+            raise NotFound(f"update of {'.'.join(path)!r}: {error}{hint}") from error
+    try:
+        return assigning.whole(paths, fields)
+    except InvalidInput as error:
+        raise InvalidInput(f"update: {error}") from error
 
 
 def _require_newest(

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, UnsupportedFeature
-from tests.sql import test_changes, test_metadata_tables
+from tests.sql import test_changes, test_metadata_tables, test_nested_changes
 from tests.sql.conftest import ORDERS, rows
 
 pytestmark = pytest.mark.spark
@@ -547,3 +547,22 @@ def test_metadata_tables_have_the_connectors_types_on_spark(plain, spark):
             assert there.to_pylist() == here.to_pylist(), name
             golden = answers[f"i.v2.{name}" if table == "m.ice" else f"p.k${name}"]["columns"]
             assert [column for column, _ in golden] == there.column_names, name
+
+
+@pytest.mark.parametrize("form", ["paimon", "iceberg"])
+def test_changes_over_arrays_and_maps_are_those_of_a_query(lake, spark, form):
+    lake.create_table("d.t", test_nested_changes.SCHEMA, format=form)
+    names = test_nested_changes.SCHEMA.names
+    data = [dict(zip(names, row, strict=True)) for row in test_nested_changes.ROWS]
+    lake.table("d.t").append(pa.Table.from_pylist(data, test_nested_changes.SCHEMA))
+    for changed, expression, condition in test_nested_changes.UPDATES[::5]:
+        expected = test_nested_changes.queried(lake, changed, expression, condition)
+        lake.sql(f"UPDATE d.t SET {changed} = {expression} WHERE {condition}", spark=spark)
+        assert test_nested_changes.rows(lake.table("d.t").scan()) == expected, (changed, expression)
+    lake.sql("UPDATE d.t SET m = map_concat(m, map('z', 26)) WHERE array_contains(a, 12)", spark=spark)
+    assert lake.sql("SELECT id FROM d.t WHERE m['z'] = 26").to_arrow()["id"].to_pylist() == [6]
+    lake.sql(
+        "MERGE INTO d.t USING (SELECT 6 AS n) u ON t.id = u.n WHEN MATCHED THEN UPDATE SET s.q.r = 'new'", spark=spark
+    )
+    lake.sql("DELETE FROM d.t WHERE NOT array_contains(map_keys(m), 'z') OR m IS NULL", spark=spark)
+    assert [row["s"]["q"]["r"] for row in lake.table("d.t").scan().to_arrow().to_pylist()] == ["new"]

@@ -7,7 +7,7 @@ lakeformat: installed, or sent along by `add_to_session`.
 from lakeformat.engines.spark import changelog, exchange, planning, session_tables, transforms
 from lakeformat.engines.spark.data_source import attach, push_filters, register
 from lakeformat.engines.spark.engine import SparkEngine
-from lakeformat.engines.spark.frames import of_arrow
+from lakeformat.engines.spark.frames import apart, of_arrow
 from lakeformat.engines.spark.merge import SparkSource
 from lakeformat.engines.spark.session import add_to_session
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema, spark_type
@@ -17,6 +17,7 @@ __all__ = [
     "SparkEngine",
     "SparkSource",
     "add_to_session",
+    "apart",
     "attach",
     "changelog",
     "exchange",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -27,6 +27,7 @@ from lakeformat.engines.row_level.arrow_merge import ArrowSource
 from lakeformat.engines.row_level.delta import DeltaFiles
 from lakeformat.engines.spark.types import kind_of, nullable
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
+from lakeformat.expression import canonical
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import Merge
 from lakeformat.model.schema import (
@@ -189,6 +190,17 @@ def renamed(names: Sequence[str], work: Work, batches: Iterator[pa.RecordBatch])
     except (InvalidInput, UnsupportedFeature) as error:
         # A short trace, since the driver sees only the beginning of a long one.
         raise type(error)(*error.args) from None
+
+
+def identified(
+    as_bytes: Collection[str], names: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows with canonical bytes of each column behind them, and in place of those in `as_bytes`; all as `names`."""
+    for batch in batches:
+        identities = [canonical.encoded(column) for column in batch.columns]
+        pairs = zip(batch.schema.names, batch.columns, identities, strict=True)
+        columns = [identity if name in as_bytes else column for name, column, identity in pairs]
+        yield pa.RecordBatch.from_arrays([*columns, *identities], names)
 
 
 def read(

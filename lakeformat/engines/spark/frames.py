@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -66,3 +67,12 @@ def mapped(frame: DataFrame, work: executors.Work, schema: T.StructType | str) -
     """`mapInArrow` for columns with dots in their names, which it does not accept."""
     numbered = frame.toDF(*(f"c{index}" for index in range(len(frame.columns))))
     return numbered.mapInArrow(partial(executors.renamed, tuple(frame.columns), work), schema)
+
+
+def apart(frame: DataFrame, as_bytes: Collection[str]) -> DataFrame:
+    """The distinct rows, with the canonical bytes of the columns `as_bytes` in place of their values."""
+    columns = [T.StructField(f.name, T.BinaryType()) if f.name in as_bytes else f for f in frame.schema]
+    identities = [f"{OURS}identity_{index}" for index in range(len(columns))]
+    schema = T.StructType([*columns, *(T.StructField(name, T.BinaryType()) for name in identities)])
+    named = mapped(frame, partial(executors.identified, frozenset(as_bytes), schema.names), schema)
+    return named.dropDuplicates(identities).drop(*identities)

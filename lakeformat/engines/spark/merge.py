@@ -27,7 +27,7 @@ from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.evolution import number
 from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
-from lakeformat.model.predicate import columns_of
+from lakeformat.model.predicate import columns_of, functions_of
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
 from lakeformat.model.work import (
     FILE,
@@ -168,7 +168,7 @@ class SparkSource:
             staged = Staged(self.fields, tuple(self._files), self._key)
             self._by_parts = MergeByParts(self._store, staged, self._task, _Workers(self._spark, self._engine))
             return self._by_parts.decide(merge, tasks)
-        require_whole(merge.target)
+        self._require_joined(merge)
         source = self._small(self._source(merge.deciding(SOURCE)))
         kind = "left" if merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE) else "inner"
         task = self._with(outcomes.DECISIONS)
@@ -253,7 +253,7 @@ class SparkSource:
         if units is not None:
             written = jobs.each(self._spark, self._store, units, partial(executors.merged_by_key, merge, layout))
             return [file for files in written for file in files]
-        require_whole(merge.target)
+        self._require_joined(merge)
         columns = tuple(Field(i, f"c{i}", field.type) for i, field in enumerate((*merge.target, ROW_KIND)))
         fields = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
         key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
@@ -322,6 +322,15 @@ class SparkSource:
     @property
     def _row_count(self) -> int:
         return sum(task.row_count for task in self._files)
+
+    def _require_joined(self, merge: Merge) -> None:
+        """Raise `UnsupportedFeature` for what Spark's own join cannot do."""
+        require_whole(merge.target)
+        if any("canonical" in functions_of(key.target) for key in merge.keys):
+            raise UnsupportedFeature(
+                f"a change of rows by arrays or maps, of more than {_PART_BYTES >> 20} MB or {_PART_ROWS} distinct "
+                "values on Spark: change them in pieces, by a condition on other columns"
+            )
 
     def _small(self, source: DataFrame) -> DataFrame:
         """The source, broadcast if its files are small."""

@@ -69,7 +69,8 @@ _ALIGNED, _CONDITIONS, _DOUBLES, _PATTERN = Takes.ALIGNED, Takes.CONDITIONS, Tak
 
 # in(x, Literal(frozenset))            in_tuples(column, ..., Literal(frozenset of tuples)), null equal to null
 # like(x, pattern, Literal(escape))    cast(x, Literal(type text))    case(when, then, ..., otherwise)
-# variant_get(x, Literal(path), Literal(type text))
+# variant_get(x, Literal(path), Literal(type text))    named_struct(Literal(name), x, ...)
+# canonical(x): bytes that are equal exactly if no expression tells the values apart; without a name in SQL
 # fmt: off
 _ROWS = (
     Function("eq", _TWO, _CONDITION, "equal", _ALIGNED, infix="=", nodes=("EQ",), flipped="eq", negated="ne"),
@@ -139,6 +140,8 @@ _ROWS = (
     Function("date_diff", _TWO, _INT, calls=("datediff",)),
     Function("date_trunc", _TWO, constants=(0,)),
     Function("variant_get", _THREE),
+    Function("named_struct", (2, None)),
+    Function("canonical", _ONE, Kind.BYTES),
 )
 # fmt: on
 FUNCTIONS: Mapping[str, Function] = {row.name: row for row in _ROWS}

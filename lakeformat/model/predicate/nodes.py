@@ -77,6 +77,13 @@ def columns_of(expression: Expression) -> frozenset[str]:
     return frozenset(path[0] for path in paths_of(expression))
 
 
+def functions_of(expression: Expression) -> frozenset[str]:
+    """The names of the operators and functions in it."""
+    if not isinstance(expression, Call):
+        return frozenset()
+    return frozenset({expression.name}).union(*map(functions_of, expression.arguments))
+
+
 def wants_values(expression: Expression) -> bool:
     """Whether it has a column as an argument for which the evaluator takes only one value for all rows, as in
     `replace(a, 'x', b)`."""

@@ -20,7 +20,7 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.expression.spark_sql import spark_type, to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Call, Column, Expression, Literal, cast, coerce, resolve, type_of
-from lakeformat.model.schema import Field, Kind, Scalar, Type
+from lakeformat.model.schema import Field, Kind, Row, Scalar, Type
 from lakeformat.sql import inline, names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, Context
@@ -154,6 +154,8 @@ def filled(fills: Mapping[str, Field], values: Mapping[str, str | Expression]) -
 def conformed(value: Expression, target: Field, type_of_column: Callable[[tuple[str, ...]], Type | None]) -> Expression:
     """An assigned value with the cast that Spark's store assignment adds, as `stored` has it. `type_of_column`: the
     type of a column that the value names."""
+    if isinstance(target.type, Row):
+        return _conformed_parts(value, target.type, type_of_column)
     source, kind = _scalar(value, type_of_column), target.type.kind if isinstance(target.type, Scalar) else None
     if source is None or kind is None:
         return value
@@ -162,6 +164,18 @@ def conformed(value: Expression, target: Field, type_of_column: Callable[[tuple[
     is_rescaled = source.kind is kind is Kind.DECIMAL and source != target.type
     if is_rescaled or (source.kind is not kind and {source.kind, kind} <= {*_TIMES, Kind.DATE}):
         return cast(value, spark_type(target.type))
+    return value
+
+
+def _conformed_parts(
+    value: Expression, target: Row, type_of_column: Callable[[tuple[str, ...]], Type | None]
+) -> Expression:
+    """As `conformed`, in the parts of a new struct."""
+    match value:
+        case Call("named_struct", arguments) if len(arguments) == 2 * len(target.fields):
+            pairs = zip(arguments[::2], arguments[1::2], target.fields, strict=True)
+            parts = ((name, conformed(part, field, type_of_column)) for name, part, field in pairs)
+            return Call("named_struct", tuple(expression for pair in parts for expression in pair))
     return value
 
 

@@ -68,6 +68,7 @@ class Reading:
     alias: str
     computed: list[Piece] = field(default_factory=list)
     of_pairs: list[Piece] = field(default_factory=list)
+    columns_of_pairs: list[str] = field(default_factory=list)  # The table's columns whose values may be of these.
     needs_alone: bool = False  # Whether one of `of_pairs` is for rows NOT MATCHED BY SOURCE.
 
 
@@ -276,17 +277,20 @@ def _paired(
     target = next(
         reference for reference in tried.references if tried.piece.origin(reference.start) == on.named.origin(0)
     )
-    names = rows.deciding(on.table, target.source.names)
-    listed = "".join(f"{quoted(on.alias)}.{quoted(name)} AS {_KEY}{i}, " for i, name in enumerate(names))
-    chosen = ["SELECT DISTINCT ", *computed, f"{listed}{quoted(reading.alias)}.{_ROW}"]
+    keys = rows.identity(on.table, target.source.names, _KEY)
+    uses_bytes = rows.by_bytes(on.table, keys, reading.columns_of_pairs)
+    listed = "".join(f"{part.sql(on.alias)} AS {name}, " for name, part in keys.items())
+    chosen = ["SELECT " if uses_bytes else "SELECT DISTINCT ", *computed, f"{listed}{quoted(reading.alias)}.{_ROW}"]
     result = query.rows(context, Piece.join(context.script, [*head, *chosen, *tail]))
     pairs: pa.Table = result if isinstance(result, pa.Table) else result.toArrow()
+    if uses_bytes:
+        pairs = rows.apart(pairs, keys)
     unmatched = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
     matched = [clause for clause in clauses if clause.group is Group.MATCHED]
     if reading.needs_alone and len(matched) == 1 and (matched[0].act, matched[0].condition) == (Act.DELETE, ALWAYS):
-        keys = [f"{_KEY}{i}" for i in range(len(names))]  # A plain DELETE allows several matches per row.
+        # A plain DELETE allows several matches per row.
         rest = [name for name in pairs.column_names if name not in keys]
-        once = pairs.group_by(keys, use_threads=False).aggregate([(name, "first") for name in rest])
+        once = pairs.group_by(list(keys), use_threads=False).aggregate([(name, "first") for name in rest])
         pairs = once.rename_columns([name.removesuffix("_first") for name in once.column_names])
     beside = source.take(pairs[_ROW].combine_chunks())
     for name in pairs.column_names:
@@ -296,9 +300,7 @@ def _paired(
     beside = beside.append_column(_MATCHES, pa.array([True] * len(beside), pa.bool_()))
     unmatched = unmatched.drop_columns([_ROW]).append_column(_MATCHES, pa.array([False] * len(unmatched), pa.bool_()))
     both = pa.concat_tables([beside, unmatched], promote_options="default")
-    same = (
-        Call("eq_null_safe", (Column((TARGET, name)), Column((SOURCE, f"{_KEY}{i}")))) for i, name in enumerate(names)
-    )
+    same = (Call("eq_null_safe", (part.expression, Column((SOURCE, name)))) for name, part in keys.items())
     return both, and_(*same, Column((SOURCE, _MATCHES)))
 
 
@@ -371,6 +373,7 @@ def _inserted(reading: Reading, cursor: Cursor, offset: int) -> dict[str, str | 
 def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Expression:
     if piece.text.strip().upper() == "DEFAULT":
         return insert.default(reading.on.table.schema.field(column))
+    reading.columns_of_pairs.append(column)
     return _expression(reading, piece, group)
 
 

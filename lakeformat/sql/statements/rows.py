@@ -2,19 +2,21 @@
 
 The query engine evaluates conditions and values that our evaluator does not support (subqueries, other functions). They
 depend only on the columns that they name, so a query first finds the distinct values of these columns, and one commit
-then changes the rows with these values.
+then changes the rows with these values. Arrays, maps and floats (-0.0 equals 0.0) are compared by canonical bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
-from lakeformat.expression import sql_text
+from lakeformat.expression import canonical, sql_text
 from lakeformat.expression.spark_sql import quoted
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET
@@ -31,7 +33,7 @@ from lakeformat.model.predicate import (
     resolve,
     wants_values,
 )
-from lakeformat.model.schema import Row, Scalar
+from lakeformat.model.schema import Kind, Row, Scalar
 from lakeformat.sql import inline, names, parameters, query, text
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import Context
@@ -46,10 +48,12 @@ Path = tuple[str, ...]  # A column, or a field within one.
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A value by which rows are told apart: a scalar, or whether a struct is NULL, whose fields alone do not say."""
+    """A value by which rows are told apart: a scalar, the bytes of a value that SQL does not tell apart, or whether a
+    struct is NULL, whose fields alone do not say."""
 
     path: Path
     is_null: bool = False
+    is_bytes: bool = False
 
     def sql(self, alias: str) -> str:
         path = ".".join(map(quoted, (alias, *self.path)))
@@ -58,7 +62,7 @@ class Part:
     @property
     def expression(self) -> Expression:
         column = Column((TARGET, *self.path))
-        return is_null(column) if self.is_null else column
+        return is_null(column) if self.is_null else Call("canonical", (column,)) if self.is_bytes else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ def delete(context: Context, cursor: Cursor) -> Result:
     cursor.close()
     condition = evaluable(context, where, on)
     if condition is None:
-        keys, matches = _evaluated(context, on, (), where)
+        keys, matches = _evaluated(context, on, {}, where)
         condition = _listed(keys, matches)
         if condition is None:
             merge = on.table.merge_into(matches, _same(keys)).when_matched().delete()
@@ -105,7 +109,7 @@ def update(context: Context, cursor: Cursor) -> Result:
     unknown = [name for name, value in values.items() if value is None]
     fills = insert.filling(on.table)
     if condition is None or unknown:
-        keys, matches = _evaluated(context, on, [pieces[name] for name in unknown], where)
+        keys, matches = _evaluated(context, on, {name: pieces[name] for name in unknown}, where)
         condition = None if unknown else _listed(keys, matches)
         if condition is None:
             sided: dict[str, str | Expression] = {
@@ -248,62 +252,73 @@ def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
     return node.transform(change)
 
 
-def deciding(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that identify the rows whose change depends on `columns`: the key and these columns. Only the key if
-    one of them is nested, since nested values cannot be compared."""
-    key = table.schema.primary_key
-    return tuple(dict.fromkeys((*key, *columns))) if _are_scalar(table, columns) else key or columns
+def identity(table: Table, columns: Sequence[str], prefix: str) -> dict[str, Part]:
+    """What tells the rows apart whose change depends on `columns`: source column, which begins with `prefix` -> the
+    part of the table's row. In tables with a key, the key and scalar columns."""
+    key, fields = table.schema.primary_key, {field.name: field for field in table.schema.fields}
+    if key and not all(isinstance(fields[name].type, Scalar) for name in columns):
+        columns = ()
+    names = dict.fromkeys((*key, *columns))
+    parts = [part for name in names for part in _parts((name,), fields[name].type)]
+    if key:  # Which tells rows apart as it is.
+        parts = [replace(part, is_bytes=False) for part in parts]
+    return {f"{prefix}{index}": part for index, part in enumerate(parts)}
+
+
+def by_bytes(table: Table, keys: Mapping[str, Part], assigned: Iterable[str] = ()) -> bool:
+    """Whether SQL may not tell apart the values of the keys, and of what is `assigned`."""
+    types = (table.schema.field(name).type for name in assigned)
+    values = (part for type in types for part in _parts((), type))
+    return any(part.is_bytes for part in (*keys.values(), *values))
+
+
+def apart(matches: Any, keys: Mapping[str, Part]) -> Any:
+    """The distinct rows of a table or Spark DataFrame, with keys as bytes."""
+    names = [name for name, part in keys.items() if part.is_bytes]
+    return canonical.apart(matches, names) if isinstance(matches, pa.Table) else spark_engine.apart(matches, names)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
-def _are_scalar(table: Table, columns: Sequence[str]) -> bool:
-    return all(isinstance(table.schema.field(name).type, Scalar) for name in columns)
-
-
 def _evaluated(
-    context: Context, on: Target, values: Sequence[Piece], where: Piece | None
+    context: Context, on: Target, assigned: Mapping[str, Piece], where: Piece | None
 ) -> tuple[dict[str, Part], Any]:
     """The matching columns (source column -> the part of the table's row), and the source: the distinct values of these
     columns in the rows to change, with the new values."""
     behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
-    for index, value in enumerate(values):
+    for index, value in enumerate(assigned.values()):
         listed += ["(", value, f") AS {_VALUE}{index}, "]
     script = context.script
     tried = query.prepare(context, Piece.join(script, ["SELECT ", *listed, "1 AS one", *behind]))
     first = next(
         reference for reference in tried.references if tried.piece.origin(reference.start) == on.named.origin(0)
     )
-    columns = first.source.names
-    if not _are_scalar(on.table, columns):  # Nested values cannot be compared; the key identifies the row.
-        columns = on.table.schema.primary_key or columns
-    keys: dict[str, Part] = {}
-    for name in columns:
-        for part in _parts((name,), on.table.schema.field(name).type):
-            if part is None:
-                raise script.unsupported(
-                    on.named.origin(0),
-                    f"an expression over {name}, whose arrays or maps cannot be compared, "
-                    "in a table without a primary key",
-                )
-            keys[name if part == Part((name,)) else f"{_KEY}{len(keys)}"] = part
+    keys = identity(on.table, first.source.names, _KEY)
+    keys = {part.path[0] if _is_column(part) else name: part for name, part in keys.items()}
+    uses_bytes = by_bytes(on.table, keys, assigned)
     chosen = "".join(f"{part.sql(on.alias)} AS {quoted(key)}, " for key, part in keys.items())
-    result = query.rows(context, Piece.join(script, ["SELECT DISTINCT ", *listed, chosen, f"1 AS {_ONE}", *behind]))
-    return keys, result.drop_columns([_ONE]) if isinstance(result, pa.Table) else result.drop(_ONE)
+    distinct = "" if uses_bytes else "DISTINCT "
+    result = query.rows(context, Piece.join(script, [f"SELECT {distinct}", *listed, chosen, f"1 AS {_ONE}", *behind]))
+    result = result.drop_columns([_ONE]) if isinstance(result, pa.Table) else result.drop(_ONE)
+    return keys, apart(result, keys) if uses_bytes else result
 
 
-def _parts(path: Path, type: Any) -> Iterator[Part | None]:
-    """What tells values of a column apart: itself, or of a struct whether it is NULL and its fields; None for an array
-    or a map."""
+def _is_column(part: Part) -> bool:
+    """Whether it is a scalar column, which a condition can name."""
+    return len(part.path) == 1 and not (part.is_null or part.is_bytes)
+
+
+def _parts(path: Path, type: Any) -> Iterator[Part]:
+    """What tells values of a column apart: itself, or of a struct whether it is NULL and its fields."""
     if isinstance(type, Row):
         yield Part(path, is_null=True)
         for field in type.fields:
             yield from _parts((*path, field.name), field.type)
     else:
-        yield Part(path) if isinstance(type, Scalar) else None
+        yield Part(path, is_bytes=not isinstance(type, Scalar) or type.kind in (Kind.FLOAT, Kind.DOUBLE))
 
 
 def _listed(keys: Mapping[str, Part], matches: Any) -> Expression | None:
@@ -312,7 +327,7 @@ def _listed(keys: Mapping[str, Part], matches: Any) -> Expression | None:
     rows = matches if isinstance(matches, pa.Table) else matches.limit(LISTED + 1).toArrow()
     if len(rows) > LISTED:
         return None
-    if any(len(part.path) > 1 or part.is_null for part in keys.values()):
+    if not all(map(_is_column, keys.values())):
         return None
     columns = tuple(keys)
     for name in columns:

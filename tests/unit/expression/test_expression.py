@@ -741,12 +741,13 @@ CALLS = {
     "month": "month(d)", "weekofyear": "weekofyear(d)", "day": "dayofmonth(d)", "dayofyear": "dayofyear(d)", "hour": "hour(t)",
     "minute": "minute(t)", "second": "second(t)", "date_add": "date_add(d, 1)", "date_sub": "date_sub(d, CAST(i AS INT))",
     "date_diff": "datediff(d, d)", "date_trunc": "date_trunc('month', t)",
+    "named_struct": "named_struct('i', i, 'inner', named_struct('s', s))",
 }  # fmt: skip
 
 
 def test_each_row_of_the_table_of_functions_is_read_evaluated_and_written():
     # Which no text spells, and what needs a variant (test_variant.py).
-    assert CALLS.keys() | {"in_tuples", "variant_get"} == predicate.FUNCTIONS.keys()
+    assert CALLS.keys() | {"in_tuples", "variant_get", "canonical"} == predicate.FUNCTIONS.keys()
     for name, text in CALLS.items():
         function, found = predicate.FUNCTIONS[name], parse(text)
         assert isinstance(found, Call), text
