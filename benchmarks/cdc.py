@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,10 +24,12 @@ from benchmarks.peers.process import adbc, connectorx, debezium, dlt
 from benchmarks.peers.timing import both_times
 from lakeformat import Lake
 from lakeformat.cdc import MySql, Postgres, sync_table
+from lakeformat.cdc.source import Position
 from tests.cdc.servers import MariaDb
 from tests.conftest import running_postgres
 
 ROWS, CHANGED, BATCH, RUNS = 1_000_000, 200_000, 100_000, 3
+SINGLE = 20_000  # Transactions of one row.
 SHARED, FEW = 50_000, 2_000  # Rows of peers that take long.
 LEAST = 1 / 0.7  # Seven tenths of the peer's rows a second.
 _COLUMNS = (
@@ -249,11 +252,11 @@ def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iter
     cursor.execute("UPDATE changed SET n = n + 1")
     end = source.position()
 
-    def followed() -> float:
+    def followed(start: Position, end: Position) -> float:
         batches = source.changes(start, end, {table.name: table}, BATCH)
         return seconds(lambda: [batch.tables for batch in batches])
 
-    def bare() -> float:
+    def bare(start: Position, rows: int) -> float:
         file, _, place = start.text.partition(";")[0].rpartition(":")
         reader = BinLogStreamReader(
             connection_settings=source._settings,
@@ -266,16 +269,44 @@ def mysql(server: MariaDb, connection: pymysql.Connection, folder: Path) -> Iter
         )
 
         def work() -> None:
-            rows = 0
-            while rows < CHANGED:
-                event = reader.fetchone()
-                rows += len(event.rows)
+            read = 0
+            while read < rows:
+                read += len(reader.fetchone().rows)
 
         took = seconds(work)
         reader.close()
         return took
 
-    yield by_turns(f"decode {CHANGED:,} changes of MariaDB", "mysql-replication alone", LEAST, followed, bare, RUNS)
+    peer_name = "mysql-replication alone"
+
+    def figure(rows: int, what: str, start: Position, end: Position) -> Figure:
+        ours, theirs = partial(followed, start, end), partial(bare, start, rows)
+        return by_turns(f"decode {rows:,} {what} of MariaDB", peer_name, LEAST, ours, theirs, RUNS)
+
+    yield figure(CHANGED, "changes", start, end)
+    cursor.execute(
+        "CREATE PROCEDURE one_by_one(count int) BEGIN DECLARE i int DEFAULT 0; WHILE i < count DO "
+        "UPDATE changed SET n = n + 1 WHERE id = i % 100000 + 1; SET i = i + 1; END WHILE; END"
+    )
+    lakes = {name: Lake(str(folder / f"single-{name}"), fsync="false") for name in ("paimon", "iceberg")}
+    for name, lake in lakes.items():
+        sync_table(source, table.name, lake, "bench.rows", name)
+    source.close()
+    start = source.position()
+    cursor.execute(f"CALL one_by_one({SINGLE})")
+    end = source.position()
+    yield figure(SINGLE, "transactions of one row", start, end)
+
+    def synced(name: str) -> float:
+        lake = lakes[name]
+        lake.table("bench.rows").rollback_to(snapshot_id=taken[name])
+        return seconds(lambda: sync_table(source, table.name, lake, "bench.rows", name))
+
+    taken = {name: lake.table("bench.rows").current_snapshot().id for name, lake in lakes.items()}
+    for name in lakes:
+        ours, theirs = partial(synced, name), partial(bare, start, SINGLE)
+        work = f"follow {SINGLE:,} transactions of one row of MariaDB into {name.title()}"
+        yield by_turns(work, peer_name, LEAST, ours, theirs, RUNS)
     cursor.execute(f"CREATE TABLE there ({columns})")
     cursor.execute(
         "INSERT INTO there SELECT seq, seq * 0.01, concat('name ', seq), '2024-01-01' + INTERVAL seq SECOND, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -30,9 +30,7 @@ class EventRows:
     first: int = 0  # Index of the first spilled event in `Messages`.
     pieces: list[Images] = field(default_factory=list)
     kinds: list[RowKind] = field(default_factory=list)  # Per event; UPDATE_AFTER stands for both rows of an update.
-    places: array[int] = field(default_factory=lambda: array("q"))
-    ends: array[int] = field(default_factory=lambda: array("q"))
-    times: array[int] = field(default_factory=lambda: array("q"))
+    places: array[int] = field(default_factory=lambda: array("q"))  # Per event: its number in the batch.
     row_count: int = 0  # Rows in `pieces`.
     waiting_bytes: int = 0
     smallest: int = 1  # Bytes of the shortest row in `pieces`.
@@ -74,11 +72,33 @@ class EventRows:
             self.waiting_bytes -= sum(len(body) for _, body in self.waiting[-count:])
             del self.waiting[-count:]
 
-    def end(self, end: int, time_ms: int) -> None:
-        """Assign the events since the previous transaction to the one that ends at `end`."""
-        new = len(self.kinds) - len(self.ends)
-        self.ends.extend([end] * new)
-        self.times.extend([time_ms] * new)
+
+@dataclass(slots=True)
+class TransactionEnds:
+    """Where the transactions of a batch that have row events end in the log, and when they were committed."""
+
+    events: array[int] = field(default_factory=lambda: array("q"))  # The number of the row event after each.
+    positions: array[int] = field(default_factory=lambda: array("q"))
+    times_ms: array[int] = field(default_factory=lambda: array("q"))
+
+    def end(self, event: int, position: int, time_ms: int) -> None:
+        """The row events before number `event` that are of no transaction yet are of the one that ends here."""
+        if event > (self.events[-1] if self.events else 0):
+            self.events.append(event)
+            self.positions.append(position)
+            self.times_ms.append(time_ms)
+
+    def position(self, event: int) -> int:
+        """Where the transaction of a row event ends."""
+        return self.positions[bisect_right(self.events, event)]
+
+    def of_events(self, events: array[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the transaction of each row event ends, and when it was committed."""
+        ends, positions, times_ms, numbers = (
+            np.array(values, np.int64) for values in (self.events, self.positions, self.times_ms, events)
+        )
+        indexes = np.searchsorted(ends, numbers, side="right")
+        return positions[indexes], times_ms[indexes]
 
 
 def mark_updates(kinds: np.ndarray, arrays: Mapping[str, pa.Array], key: Sequence[str]) -> None:

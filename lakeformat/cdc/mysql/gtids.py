@@ -9,8 +9,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lakeformat.errors import InvalidInput
+
+
+class Gtid(NamedTuple):
+    """One GTID. `source`: MariaDB's domain, or the UUID of MySQL's server; `server`: MariaDB's server id."""
+
+    source: int | str
+    number: int
+    server: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Gtid:
+        """Parse "0-1-57" or "3e11fa47-...:57". Raises `ValueError`."""
+        if ":" in text:
+            source, number = text.split(":")
+            return cls(source.lower(), int(number))
+        domain, server, sequence = map(int, text.split("-"))
+        return cls(domain, sequence, server)
+
+    def __str__(self) -> str:
+        if isinstance(self.source, str):
+            return f"{self.source}:{self.number}"
+        return f"{self.source}-{self.server}-{self.number}"
 
 
 @dataclass(slots=True)
@@ -28,7 +51,7 @@ class Gtids:
         try:
             for member in filter(None, (part.strip() for part in text.split(","))):
                 if ":" not in member:
-                    gtids.add(member)
+                    gtids.add(Gtid.parse(member))
                     continue
                 source, *ranges = member.split(":")
                 for one in ranges:
@@ -38,14 +61,12 @@ class Gtids:
             raise InvalidInput(f"{text!r} is not a set of GTIDs: '0-1-57' or '3e11fa47-...:1-57'") from error
         return gtids
 
-    def add(self, gtid: str) -> None:
-        if ":" in gtid:
-            source, text = gtid.split(":")
-            self._add_range(source.lower(), int(text), int(text))
-        else:
-            domain, server, number = map(int, gtid.split("-"))
-            if self.last.get(domain, (0, 0))[0] < number:
-                self.last[domain] = number, server
+    def add(self, gtid: Gtid) -> None:
+        source, number, server = gtid
+        if isinstance(source, str):
+            self._add_range(source, number, number)
+        elif source not in self.last or self.last[source][0] < number:
+            self.last[source] = number, server
 
     def _add_range(self, source: str, first: int, last: int) -> None:
         ranges = self.ranges.setdefault(source, [])
@@ -58,22 +79,21 @@ class Gtids:
             last, end = max(last, ranges[end][1]), end + 1
         ranges[index:end] = [(first, last)]
 
-    def __contains__(self, gtid: str) -> bool:
-        if ":" in gtid:
-            source, text = gtid.split(":")
-            number, ranges = int(text), self.ranges.get(source.lower(), [])
-            at = bisect_right(ranges, (number, 1 << 63))
-            return at > 0 and ranges[at - 1][1] >= number
-        domain, _, number = map(int, gtid.split("-"))
-        return self.last.get(domain, (0, 0))[0] >= number
+    def __contains__(self, gtid: Gtid) -> bool:
+        source, number, _ = gtid
+        if isinstance(source, str):
+            ranges = self.ranges.get(source, [])
+            index = bisect_right(ranges, (number, 1 << 63))
+            return index > 0 and ranges[index - 1][1] >= number
+        return source in self.last and self.last[source][0] >= number
 
-    def has_of_server(self, gtid: str) -> bool:
+    def has_of_server(self, gtid: Gtid) -> bool:
         """Whether the GTID is in the set and from the server of the last known transaction:
         one server's sequence only increases."""
-        if ":" in gtid:
+        source, number, server = gtid
+        if isinstance(source, str):
             return gtid in self
-        domain, server, number = map(int, gtid.split("-"))
-        last = self.last.get(domain)
+        last = self.last.get(source)
         return last is not None and last[1] == server and number <= last[0]
 
     def __bool__(self) -> bool:

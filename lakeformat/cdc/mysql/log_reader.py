@@ -13,14 +13,16 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import cramjam
 import pymysql
 from pymysql.constants import CR
 from pymysql.protocol import MysqlPacket
 
-from lakeformat.cdc.mysql.gtids import Gtids
+from lakeformat.cdc.mysql.gtids import Gtid, Gtids
 from lakeformat.errors import CorruptFile, SourceError, UnsupportedFeature
 from lakeformat.model.work import RowKind
 
@@ -61,18 +63,24 @@ _ROWS = {  # Type -> (kind of its rows, whether it has extra data: version 2).
     170: (RowKind.UPDATE_AFTER, True),
     171: (RowKind.DELETE, True),
 }
-_PLAIN = {EventType.QUERY, EventType.XID, EventType.TABLE_MAP, EventType.GTID, EventType.MARIADB_GTID}
+# Events that say nothing of how others are to be read.
+_PLAIN = frozenset(
+    {*_ROWS, *map(int, (EventType.QUERY, EventType.XID, EventType.TABLE_MAP, EventType.GTID, EventType.MARIADB_GTID))}
+)
 _PARTIAL_UPDATE = 39
 _COMPRESSED_ROWS = range(166, 172)
 _LAST_MYSQL, _FIRST_MARIADB, _LAST_MARIADB = 42, 160, 171
 _IGNORABLE = 0x80  # Flag of an event that a reader may skip without knowing it.
 _HEADER = struct.Struct("<xIBIIIH")  # A packet's mark; time, type, server id, size, end in the file, flags.
 _HEADER_BYTES, _CHECKSUM_BYTES = _HEADER.size, 4
+_FRAME = struct.Struct("<IBIBIIIH")  # The same after the packet's length and number.
 _PACKET_HEADER, _WHOLE = 4, 0xFFFFFF  # A packet of this length continues in the next one.
 _END, _ERROR, _END_BYTES = 0xFE, 0xFF, 9
 _READ_BYTES = 1 << 18
 _LENGTH = struct.Struct("<I")
+_MARIADB_GTID, _MYSQL_GTID = struct.Struct("<QIB"), struct.Struct("<x16sQ")
 _DUMP, _DUMP_GTID = 0x12, 0x1E
+_BEGINNINGS = 10_000  # Of row events: how many are kept.
 _THROUGH_GTID = 4  # Flag of COM_BINLOG_DUMP_GTID.
 _FIRST_OFFSET = 4
 _NO_TABLE = 0xFFFFFF  # Table id of an event without rows, which ends a statement.
@@ -100,6 +108,16 @@ class RowsEvent(NamedTuple):
     rows: bytes
 
 
+class _Beginning(NamedTuple):
+    """What stands before the rows of an event: the same bytes in all events of a table, a kind and flags."""
+
+    content: bytes
+    table_id: int
+    kind: RowKind
+    is_partial: bool
+    is_whole: bool
+
+
 class LogReader:
     """Reads the log after an offset in a file, or after a set of GTIDs. `file` and `offset`: the position after the
     last event read."""
@@ -115,13 +133,14 @@ class LogReader:
     ) -> None:
         self.file, self.offset = after if isinstance(after, tuple) else ("", _FIRST_OFFSET)
         self._connection, self._read = connection, connection._rfile.read1
-        self._data, self._start = bytearray(), 0
+        self._data, self._start = b"", 0
+        self._beginnings: dict[tuple[int, bytes], _Beginning] = {}  # By the event's type, and table id and flags.
         self._inner: deque[Event] = deque()  # Events of a compressed transaction.
         self._id_bytes, self._query_bytes = 6, 13
         connection._sock.settimeout(_TIMEOUT_SECONDS)
         with connection.cursor() as cursor:
             cursor.execute("SELECT @@global.binlog_checksum")
-            self._has_checksum = cursor.fetchone()[0] != "NONE"
+            self._checksum_bytes = 0 if cursor.fetchone()[0] == "NONE" else _CHECKSUM_BYTES
             cursor.execute("SET @master_binlog_checksum = @@global.binlog_checksum")
             cursor.execute("SET @master_heartbeat_period = %s", (int(heartbeat_seconds * 1e9),))
             # With a lower capability MariaDB rewrites GTID events.
@@ -141,6 +160,17 @@ class LogReader:
         """The next event; None if the server ended the log. Raises PyMySQL's errors."""
         if self._inner:
             return self._inner.popleft()
+        data, start = self._data, self._start
+        body_start = start + _FRAME.size
+        if body_start <= len(data):
+            size, mark, time, type, server, _, end, flags = _FRAME.unpack_from(data, start)
+            size &= _WHOLE
+            stop = start + _PACKET_HEADER + size
+            if type in _PLAIN and not mark and size < _WHOLE and stop <= len(data):
+                self._start = stop
+                if end:
+                    self.offset = end
+                return Event(type, time, server, data[body_start : stop - self._checksum_bytes])
         packet = self._packet()
         mark = packet[0]
         if mark == _END and len(packet) < _END_BYTES:
@@ -148,10 +178,10 @@ class LogReader:
         if mark == _ERROR:
             MysqlPacket(packet, self._connection.encoding).raise_for_error()
         time, type, server, _, end, flags = _HEADER.unpack_from(packet)
-        body = packet[_HEADER_BYTES : -_CHECKSUM_BYTES if self._has_checksum else None]
+        body = packet[_HEADER_BYTES : len(packet) - self._checksum_bytes]
         if end:
             self.offset = end
-        if type in _ROWS or type in _PLAIN:
+        if type in _PLAIN:
             return Event(type, time, server, body)
         if type == EventType.ROTATE:
             self.offset, self.file = int.from_bytes(body[:8], "little"), body[8:].decode()
@@ -175,9 +205,25 @@ class LogReader:
 
     def rows(self, event: Event) -> RowsEvent | None:
         """The rows of an event; None if it is of another type, or has none."""
-        if event.type not in _ROWS:
+        type, body = event.type, event.body
+        if type not in _ROWS:
             return None
-        (kind, has_extra), body = _ROWS[event.type], event.body
+        key = type, body[: self._id_bytes + 2]
+        beginning = self._beginnings.get(key)
+        if beginning is None or not body.startswith(beginning.content):
+            beginning = self._beginning(type, body)
+            if beginning is None:
+                return None
+            if len(self._beginnings) >= _BEGINNINGS:
+                self._beginnings.clear()
+            self._beginnings[key] = beginning
+        content, table_id, kind, is_partial, is_whole = beginning
+        rows = body[len(content) :]
+        return RowsEvent(table_id, kind, is_partial, is_whole, _inflated(rows) if type in _COMPRESSED_ROWS else rows)
+
+    def _beginning(self, type: int, body: bytes) -> _Beginning | None:
+        """What stands before the rows of an event; None if it has no rows."""
+        kind, has_extra = _ROWS[type]
         table_id = int.from_bytes(body[: self._id_bytes], "little")
         if table_id == _NO_TABLE:
             return None
@@ -190,10 +236,7 @@ class LogReader:
             present = int.from_bytes(body[start : start + size], "little")
             is_whole &= present & (1 << count) - 1 == (1 << count) - 1
             start += size
-        rows = body[start:]
-        if event.type in _COMPRESSED_ROWS:
-            rows = _inflated(rows)
-        return RowsEvent(table_id, kind, event.type == _PARTIAL_UPDATE, is_whole, rows)
+        return _Beginning(body[:start], table_id, kind, type == _PARTIAL_UPDATE, is_whole)
 
     def table(self, event: Event) -> tuple[int, bytes]:
         """The table id of a table map event, and its description."""
@@ -217,8 +260,9 @@ class LogReader:
     def _describe(self, body: bytes) -> None:
         """Read how the events of a file are encoded."""
         sizes = body[_VERSION_BYTES + 1 : -_CHECKSUM_BYTES - 1]
-        self._has_checksum = body[-_CHECKSUM_BYTES - 1] != 0
+        self._checksum_bytes = _CHECKSUM_BYTES if body[-_CHECKSUM_BYTES - 1] else 0
         self._id_bytes = sizes[EventType.TABLE_MAP - 1] - 2
+        self._beginnings.clear()
         self._query_bytes = sizes[EventType.QUERY - 1]
 
     def _packet(self) -> bytes:
@@ -229,38 +273,43 @@ class LogReader:
             self._require(_PACKET_HEADER + size)
             start = self._start + _PACKET_HEADER
             self._start = start + size
-            part = bytes(self._data[start : self._start])
+            part = self._data[start : self._start]
             whole = whole + part if whole else part
             if size < _WHOLE:
                 return whole
 
     def _require(self, size: int) -> None:
         """Read until `size` bytes follow `_start`."""
-        data = self._data
-        if len(data) - self._start >= size:
+        available = len(self._data) - self._start
+        if available >= size:
             return
-        del data[: self._start]
-        self._start = 0
-        while len(data) < size:
+        parts = [self._data[self._start :]]
+        while available < size:
             try:
                 more = self._read(_READ_BYTES)
             except OSError as error:
                 raise pymysql.OperationalError(CR.CR_SERVER_LOST, f"the connection was lost ({error})") from error
             if not more:
                 raise pymysql.OperationalError(CR.CR_SERVER_LOST, "the server ended the connection")
-            data += more
+            parts.append(more)
+            available += len(more)
+        self._data, self._start = b"".join(parts), 0
 
 
-def mariadb_gtid(event: Event) -> tuple[str, int]:
+def mariadb_gtid(event: Event) -> tuple[Gtid, int]:
     """The GTID of a MariaDB event, and the event's flags."""
-    number, domain, flags = struct.unpack_from("<QIB", event.body)
-    return f"{domain}-{event.server}-{number}", flags
+    number, domain, flags = _MARIADB_GTID.unpack_from(event.body)
+    return Gtid(domain, number, event.server), flags
 
 
-def mysql_gtid(event: Event) -> str:
-    digits = event.body[1:17].hex()
-    source = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    return f"{source}:{int.from_bytes(event.body[17:25], 'little')}"
+def mysql_gtid(event: Event) -> Gtid:
+    source, number = _MYSQL_GTID.unpack_from(event.body)
+    return Gtid(_uuid(source), number)
+
+
+@lru_cache(64)
+def _uuid(source: bytes) -> str:
+    return str(UUID(bytes=source))
 
 
 def packed_int(data: bytes, start: int) -> tuple[int, int]:

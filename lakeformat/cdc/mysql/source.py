@@ -22,8 +22,8 @@ from lakeformat.cdc.misfits import Misfits
 from lakeformat.cdc.mysql import address, row_events, statements, text_rows
 from lakeformat.cdc.mysql import types as mysql_types
 from lakeformat.cdc.mysql.charsets import Charsets
-from lakeformat.cdc.mysql.event_rows import EventRows, mark_updates
-from lakeformat.cdc.mysql.gtids import Gtids
+from lakeformat.cdc.mysql.event_rows import EventRows, TransactionEnds, mark_updates
+from lakeformat.cdc.mysql.gtids import Gtid, Gtids
 from lakeformat.cdc.mysql.keys import KeyColumn, compared, text_of
 from lakeformat.cdc.mysql.log_reader import Event, EventType, LogReader, RowsEvent, mariadb_gtid, mysql_gtid
 from lakeformat.cdc.mysql.row_events import LogColumn
@@ -80,6 +80,7 @@ _HEARTBEATS = {EventType.HEARTBEAT, EventType.HEARTBEAT_V2}
 _DESCRIPTIONS = 10_000  # Table map events kept.
 _UNCONVERTED = "?"  # As the server shows a character that it cannot convert.
 _KEYS_A_QUERY = 500
+_BEGIN = "BEGIN"  # As MySQL writes it, before the rows of each transaction.
 _TRIES = 3
 _WAIT_SECONDS = 86_400
 _GTID_SET = 4  # Column of MySQL's SHOW MASTER STATUS.
@@ -537,11 +538,10 @@ class MySql:
         log, batch = _Log(self, after, tables), _Batch(self, dict(tables), limit)
         try:
             while log.order < until.order:
-                log.read(batch)
-                if log.order >= until.order or batch.has(limit):
-                    yield from batch.transactions(log.position)
-                    batch.close()
-                    batch = _Batch(self, batch.tables, limit)
+                log.read(batch, until.order, limit)
+                yield from batch.transactions(log.position)
+                batch.close()
+                batch = _Batch(self, batch.tables, limit)
         finally:
             batch.close()
             log.close()
@@ -694,7 +694,9 @@ class _Batch:
         self._parts: list[dict[str, EventRows]] = []  # The spilled parts, before `rows`.
         self._messages = Messages()
         self._part_bytes = min(MEMORY_BYTES, limit * _ROW_BYTES)
-        self._waiting_bytes, self._events = 0, 0
+        self._waiting_bytes, self._events, self._ends = 0, 0, TransactionEnds()
+        # Rows that are decoded, and bytes of the shortest one.
+        self._row_count, self._smallest = 0, 1
         self.committed_ms: int | None = None
         self.failed: dict[str, tuple[Failed, ...]] = {}
         self.rewritten: dict[str, tuple[Rewritten, ...]] = {}
@@ -734,8 +736,9 @@ class _Batch:
                 f"{name}: the log lacks columns of changed rows; SET GLOBAL binlog_row_image = 'FULL' (and in the "
                 "session that writes), and load the table again (restart=True)"
             )
-        rows = self.rows.setdefault(name, EventRows())
-        body = event.rows
+        rows, body = self.rows.get(name), event.rows
+        if rows is None:
+            self.rows[name] = rows = EventRows()
         if rows.described is not table:
             self._follow(table)
             rows.described, rows.columns = table, table.columns
@@ -776,6 +779,8 @@ class _Batch:
         Events are only decoded to count rows once their size allows for so many."""
         if self._parts:
             return True
+        if self._row_count + self._waiting_bytes // self._smallest < count:
+            return False
         if sum(row.row_count + row.waiting_bytes // row.smallest for row in self.rows.values()) < count:
             return False
         for name, rows in list(self.rows.items()):
@@ -783,10 +788,11 @@ class _Batch:
                 with failures.of_table(name):
                     rows.decode(self.source._charsets)
             except LakeError as error:
-                self.fail(name, error, rows.ends[-1])
+                self.fail(name, error, self._ends.position(rows.places[-1]))
                 self.rows[name] = EventRows()
-        self._waiting_bytes = 0
-        return sum(row.row_count for row in self.rows.values()) >= count
+        self._waiting_bytes, self._row_count = 0, sum(row.row_count for row in self.rows.values())
+        self._smallest = min((row.smallest for row in self.rows.values() if row.row_count), default=1)
+        return self._row_count >= count
 
     def _add_gone(self, name: str, columns: Sequence[LogColumn]) -> None:
         """Add columns that the logged rows have and the table has dropped since."""
@@ -821,9 +827,7 @@ class _Batch:
         rows.emptied = (len(rows.kinds), end)
 
     def end(self, end: int, timestamp: int) -> None:
-        for part in (*self._parts, self.rows):
-            for rows in part.values():
-                rows.end(end, timestamp * 1000)
+        self._ends.end(self._events, end, timestamp * 1000)
         self.committed_ms = timestamp * 1000
 
     def transactions(self, position: Position) -> Iterator[Transactions]:
@@ -866,7 +870,8 @@ class _Batch:
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
         rows = pa.concat_tables(parts).append_column(ROW_KIND.name, row_kinds().take(pa.array(kinds)))
         ends, times, places = (
-            np.repeat(np.array(values, np.int64), counts) for values in (events.ends, events.times, events.places)
+            np.repeat(values, counts)
+            for values in (*self._ends.of_events(events.places), np.array(events.places, np.int64))
         )
         emptied: tuple[Emptied, ...] = ()
         if events.emptied is not None:
@@ -896,7 +901,7 @@ class _Log:
         # A MySQL position without GTIDs does not tell which transactions are before it.
         self._gtids = Gtids.parse(gtids) if gtids or source._is_mariadb else None
         self._has_moved = after in source._translated.values()
-        self._next: str | None = None  # GTID of the current transaction.
+        self._next: Gtid | None = None  # GTID of the current transaction.
         self._is_known = self._is_xa = False
         self._is_open = False  # After a GTID.
         self._is_begun = False  # Within a transaction, which its statements do not end.
@@ -911,11 +916,13 @@ class _Log:
         with refusals():
             self._reader = source._log_reader((file, int(offset)))
 
-    def read(self, batch: _Batch) -> None:
-        """Read events into `batch`, up to one that ends a transaction or a DDL statement, or that is outside of one."""
+    def read(self, batch: _Batch, until: int, limit: int) -> None:
+        """Read events into `batch`, up to one that ends a transaction or a DDL statement, or that is outside of one, at
+        which `batch` has `limit` rows or that is at log position `until`."""
         with refusals():
-            while not self._read_event(batch):
-                pass
+            while self.order < until and not batch.has(limit):
+                while not self._read_event(batch):
+                    pass
 
     def _read_event(self, batch: _Batch) -> bool:
         reader = self._reader
@@ -924,8 +931,7 @@ class _Log:
             raise Disconnected(f"the server ended its log after {self.position.text}; run it again")
         if reader.file != self._read_file:
             self._read_file, self._file_order = reader.file, _order(reader.file, 0)
-        order = self._file_order | reader.offset
-        rows = reader.rows(event)
+        order, rows = self._file_order | reader.offset, reader.rows(event)
         if rows is not None:
             self._add_rows(rows, batch, order)
             return False
@@ -968,7 +974,8 @@ class _Log:
             )
         if self._is_fresh(table.name, order):
             try:
-                self._require_whole(table)
+                if self._is_xa or not table.has_names:
+                    raise self._refusal(table)
                 batch.add(event, table)
             except Exception as error:
                 batch.fail(table.name, failures.named(table.name, error), order)
@@ -983,10 +990,11 @@ class _Log:
         self._is_open, self._next = True, gtid
         self._first = batch.next_event
         self._savepoints.clear()
+        self._is_known = False
+        if self._gtids is not None and self._has_moved:
+            self._is_known = gtid in self._gtids
         # One MariaDB server's log may have GTIDs out of order, so its last one does not include all before it.
-        is_exact = self._has_moved or not self._source._is_mariadb
-        self._is_known = is_exact and self._gtids is not None and gtid in self._gtids
-        if not self._has_moved and self._gtids is not None and self._gtids.has_of_server(gtid):
+        elif self._gtids is not None and self._gtids.has_of_server(gtid):
             raise NotFound(
                 f"the server's log after {self.position.text} has {gtid}, which comes before: it is another log, the "
                 "server was reset or restored; load the tables again (restart=True)"
@@ -1009,27 +1017,28 @@ class _Log:
         """Whether the event is of a followed table and after the position."""
         return name in self._tables and order > self.order and not self._is_known
 
-    def _require_whole(self, table: TableMap) -> None:
-        """Raise if the next rows lack column names or belong to an XA transaction."""
-        name = table.name
+    def _refusal(self, table: TableMap) -> LakeError:
+        """Rows that lack column names or belong to an XA transaction are not followed."""
         if not table.has_names:
-            raise SourceError(
-                f"{name}: the log after {self.position.text} was written without column names; SET GLOBAL "
+            return SourceError(
+                f"{table.name}: the log after {self.position.text} was written without column names; SET GLOBAL "
                 "binlog_row_metadata = 'FULL', and load the table again (restart=True)"
             )
-        if self._is_xa:
-            raise UnsupportedFeature(
-                f"{name}: the log after {self.position.text} has an XA transaction of it, which is not followed; take "
-                "the table anew (restart=True)"
-            )
+        return UnsupportedFeature(
+            f"{table.name}: the log after {self.position.text} has an XA transaction of it, which is not followed; "
+            "load the table again (restart=True)"
+        )
+
+    def _begin(self, batch: _Batch) -> None:
+        self._is_open = self._is_begun = True
+        self._first = batch.next_event
+        self._savepoints.clear()
 
     def _boundary(self, text: str, batch: _Batch) -> bool | None:
         """Begin, end or undo a transaction or a part of it; whether that ends it. None for any other statement."""
         match statements.boundary(text):
             case "BEGIN", _:
-                self._is_open = self._is_begun = True
-                self._first = batch.next_event
-                self._savepoints.clear()
+                self._begin(batch)
             case "SAVEPOINT", name:
                 self._savepoints[name] = batch.next_event
             case "ROLLBACK TO", name:
@@ -1047,6 +1056,9 @@ class _Log:
     def _statement(self, event: Event, batch: _Batch, order: int) -> bool:
         """Apply a logged statement to `batch`; True if it ends a transaction."""
         schema, query = self._reader.statement(event)
+        if query == _BEGIN:
+            self._begin(batch)
+            return False
         text = statements.plain(query)
         verb = statements.verb(text)
         if (ends := self._boundary(text, batch)) is not None:
@@ -1126,7 +1138,7 @@ def _order(file: str, index: int) -> int:
     return int(file.rpartition(".")[2]) << _FILE_BITS | index
 
 
-def _gtid(event: Event) -> str | None:
+def _gtid(event: Event) -> Gtid | None:
     match event.type:
         case EventType.GTID:
             return mysql_gtid(event)

@@ -54,7 +54,7 @@ class TableMap:
         table, self._start = _text(description, start)
         self.name = f"{database}.{table}"
 
-    @property
+    @cached_property
     def has_names(self) -> bool:
         """Whether the log has the columns' names (binlog_row_metadata = FULL)."""
         return _NAMES in self._metadata
