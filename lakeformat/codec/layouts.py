@@ -125,6 +125,21 @@ def map_entries(type: Any, keys: pa.Array, values: pa.Array) -> pa.StructArray:
     return pa.StructArray.from_arrays([keys, values], fields=[type.key_field, type.item_field])
 
 
+def float_ordinals(values: np.ndarray) -> np.ndarray:
+    """One int64 per float64 that orders the values as Java's Double.compare: -0.0 below 0.0, and one NaN, above all."""
+    bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
+    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+
+
+def comparable(column: pa.Array) -> pa.Array:
+    """Values that Arrow orders and compares as Java does those of the column: of floats the ordinals. To Arrow no NaN
+    equals another, or, by hash, only one of the same bits."""
+    if not pa.types.is_floating(column.type):
+        return column
+    values = column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(float_ordinals(values), mask=np.asarray(column.is_null()))
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 # Ids of types with a single layout, which is plain.

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import bitmap, murmur, splits
+from lakeformat.codec import bitmap, layouts, murmur, splits
 from lakeformat.codec.arrow import rows_where, to_arrow
 from lakeformat.codec.paimon import binary_row, file_index, vector_file
 from lakeformat.dialects.paimon import global_index, layout, manifest, merging, metadata, options, tracking
@@ -505,7 +505,7 @@ def key_ranks(entries: pa.Table, schema: Schema) -> tuple[np.ndarray, np.ndarray
     """The smallest and largest key of each file, as numbers in key order; equal keys have equal numbers."""
     kinds = [schema.field(name).type for name in metadata.key_of(schema)]
     bounds = pa.concat_arrays([*entries["_MIN_KEY"].chunks, *entries["_MAX_KEY"].chunks])
-    columns = binary_row.decode(bounds, kinds)
+    columns = [layouts.comparable(column) for column in binary_row.decode(bounds, kinds)]
     names = [str(i) for i in range(len(columns))]
     order = np.asarray(pc.sort_indices(pa.table(columns, names), sort_keys=[(name, "ascending") for name in names]))
     new = np.zeros(len(order), bool)

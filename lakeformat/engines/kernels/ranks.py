@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
+
 _LIMIT = 1 << 62
 
 
@@ -44,7 +46,7 @@ def ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """One int64 per row that orders the values; undefined for nulls."""
     kind = column.type
     if pa.types.is_floating(kind):
-        return _float_ordinals(column)
+        return layouts.float_ordinals(_numbers(column.cast(pa.float64())))
     if pa.types.is_boolean(kind):
         return _numbers(column.cast(pa.int8())).astype(np.int64)
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -88,10 +90,3 @@ def _scattered(values: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
 def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     filled = column.fill_null(0) if column.null_count else column
     return filled.to_numpy(zero_copy_only=False) if isinstance(filled, pa.Array) else filled.to_numpy()
-
-
-def _float_ordinals(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """As Java's Double.compare: -0.0 below 0.0, NaN above all."""
-    values = _numbers(column.cast(pa.float64()))
-    bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.int64)
-    return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeformat.codec import layouts
 from lakeformat.codec.numbers import distinct
 from lakeformat.model.schema import Field
 
@@ -62,10 +63,11 @@ def keep(batch: pa.RecordBatch, mask: pa.Array | pa.ChunkedArray) -> pa.RecordBa
 
 
 class KeySet:
-    """A set of keys of one or more columns. Null equals null."""
+    """A set of keys of one or more columns, compared as in Java. Null equals null."""
 
     def __init__(self, fields: tuple[Field, ...], columns: Sequence[pa.Array]) -> None:
         self.fields = fields
+        columns = [layouts.comparable(column) for column in columns]
         self._values = [column.unique() for column in columns]
         # The combined codes of the columns up to the second, the third, ..., sorted.
         self._levels: list[np.ndarray] = []
@@ -84,6 +86,7 @@ class KeySet:
 
     def codes(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """For each row the number of its key, equal for equal keys; -1 if it is not in the set."""
+        columns = [layouts.comparable(column) for column in columns]
         codes = _places(columns[0], self._values[0])
         hits = codes >= 0
         for column, values, level in zip(columns[1:], self._values[1:], self._levels, strict=True):
@@ -147,9 +150,9 @@ def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
 
 
 def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
-    """One small integer per row, equal where all keys are equal."""
+    """One small integer per row, equal where all keys are equal, compared as in Java."""
     codes, size = np.zeros(len(keys[0]), np.int64), 1
-    for key in keys:
+    for key in map(layouts.comparable, keys):
         is_encoded = pa.types.is_dictionary(key.type)
         encoded: Any = key if is_encoded else pc.dictionary_encode(key, null_encoding="encode")
         if encoded.indices.null_count:

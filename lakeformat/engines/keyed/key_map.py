@@ -32,7 +32,7 @@ class _Part:
 
 
 class KeyMap:
-    """Each key has a permanent slot. Null is a value.
+    """Each key has a permanent slot. Null is a value; floats are compared as in Java.
 
     A key is found by a hash of 64 bits and then compared with the key itself,
     so it takes its own size and about 25 bytes."""
@@ -54,6 +54,7 @@ class KeyMap:
 
     def find(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """The slot of each key; -1 for an unknown key."""
+        columns = [layouts.comparable(column) for column in columns]
         slots = np.full(len(columns[0]), -1)
         hashes = _hashes(columns)
         for part in self._parts:
@@ -74,6 +75,7 @@ class KeyMap:
 
     def add(self, columns: Sequence[pa.Array]) -> np.ndarray:
         """Assign slots to unknown keys, each given once."""
+        columns = [layouts.comparable(column) for column in columns]
         count, first = len(columns[0]), len(self)
         self.files = np.concatenate([self.files, np.zeros(count, np.int32)])
         self.positions = np.concatenate([self.positions, np.full(count, GONE)])
@@ -106,11 +108,9 @@ def _hash(column: pa.Array) -> np.ndarray:
     """A number of each value, the same for equal values."""
     column = layouts.plain(column)
     type = column.type
-    if pa.types.is_floating(type):
-        column = pc.add(column, pa.scalar(0, type))  # -0.0 is 0.0.
     if pa.types.is_primitive(type) and not pa.types.is_boolean(type):
-        numbers = pc.fill_null(column.view(f"int{type.bit_width}"), 0)
-        hashes = numbers.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+        bits = pc.fill_null(column.view(f"int{type.bit_width}"), 0)
+        hashes = bits.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
     else:
         is_bytes = pa.types.is_fixed_size_binary(type) or pa.types.is_binary(type) or pa.types.is_large_binary(type)
         hashes = murmur3_128((column if is_bytes else column.cast(pa.string())).cast(pa.binary()))
@@ -121,7 +121,5 @@ def _same(left: pa.Array, right: pa.Array) -> np.ndarray:
     same = pc.fill_null(pc.equal(left, right), False)
     if left.null_count and right.null_count:
         same = pc.or_(same, pc.and_(left.is_null(), right.is_null()))
-    if pa.types.is_floating(left.type):
-        same = pc.or_(same, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
     mask: np.ndarray = same.to_numpy(zero_copy_only=False)
     return mask

@@ -1,5 +1,7 @@
 """Row kernels: split, sort, keep, and deletes by position and by key."""
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from lakeformat.codec import numbers
 from lakeformat.engines.kernels import rows
+from lakeformat.engines.keyed.key_map import KeyMap
 from lakeformat.model.schema import Field, Kind, scalar
 
 FIELDS = (Field(1, "text", scalar(Kind.STRING)), Field(2, "number", scalar(Kind.INT)))
@@ -72,6 +75,27 @@ def test_a_key_set_knows_its_keys_and_null_equals_null(known, asked):
     for width in (1, 2):
         found = rows.KeySet(FIELDS[:width], columns(known)[:width]).contains(columns(asked)[:width])
         assert found.tolist() == [a[:width] in {k[:width] for k in known} for a in asked]
+
+
+floats = st.sampled_from([0.0, -0.0, 1.5, -math.inf, math.nan, -math.nan, None])  # -math.nan has other bits.
+
+
+@pytest.mark.parametrize("type", [pa.float64(), pa.float32()])
+@given(st.lists(floats, max_size=30), st.lists(floats, max_size=30))
+def test_floats_are_told_apart_as_in_java(type, known, asked):
+    def same(values):  # As java.lang.Double.equals.
+        return [None if v is None else "NaN" if math.isnan(v) else str(v) for v in values]
+
+    columns = [pa.array(known, type)]
+    contained = [value in same(known) for value in same(asked)]
+    assert rows.KeySet(FIELDS[:1], columns).contains([pa.array(asked, type)]).tolist() == contained
+    batch = pa.record_batch({"row": np.arange(len(known))})
+    groups = [group.column("row").to_pylist() for _, group in rows.split(batch, columns)]
+    assert groups == [[i for i, v in enumerate(same(known)) if v == key] for key in dict.fromkeys(same(known))]
+    firsts = [same(known).index(key) for key in dict.fromkeys(same(known))]
+    key_map = KeyMap()
+    assert key_map.add([columns[0].take(pa.array(firsts, pa.int64()))]).tolist() == list(range(len(firsts)))
+    assert (key_map.find([pa.array(asked, type)]) >= 0).tolist() == contained
 
 
 def test_a_batch_without_deleted_rows_is_not_copied():
