@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -19,7 +19,7 @@ from lakeformat.engines.engine import Source
 from lakeformat.engines.kernels import assign
 from lakeformat.engines.keyed import key_values, lookup
 from lakeformat.engines.row_level import marks
-from lakeformat.engines.spark import distribution, executors, few, jobs, native, session
+from lakeformat.engines.spark import batches, distribution, executors, few, jobs, native, session
 from lakeformat.engines.spark.frames import OURS, assignable, hinted, mapped, quoted, untyped_columns
 from lakeformat.engines.spark.merge import FewRows, SparkSource
 from lakeformat.engines.spark.reachable import Reach
@@ -68,8 +68,8 @@ class SparkEngine:
         return frame if limit is None else frame.limit(limit)
 
     def write(self, store: Store, data: DataFrame, task: WriteTask) -> list[WrittenFile]:
-        """Write rows to files in one job; `data` is evaluated once. Files of repeated tasks become orphans; a failed
-        job leaves none.
+        """Write rows to files in one job; `data` is evaluated once, but for rows that turn out too large for batches of
+        a fixed number, which a second job writes. Files of repeated tasks become orphans; a failed job leaves none.
 
         Columns are checked before the job starts, values as they are written: both raise `InvalidInput`.
         """
@@ -79,17 +79,18 @@ class SparkEngine:
             rows = few.rows_without_key(frame) if task.keyed is None else few.rows(frame)
             if rows is not None:
                 return ArrowEngine().write(store, rows, task)
-        settings = [session.in_large_batches(self.spark), session.in_tasks_of(self.spark, task.target_size_bytes)]
         if task.keyed is not None and task.keyed.places is not None and not task.keyed.places.is_settled:
-            settings.append(session.unbroadcast(self.spark))
             frame = self._settled(store, frame, task)
             task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
-        frame = distribution.distributed(frame, task)
-        work = partial(executors.write, files_of(store), task)
-        with ExitStack() as stack:
-            for setting in settings:
-                stack.enter_context(setting)
-            return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
+            with session.unbroadcast(self.spark):
+                return self._distributed(store, frame, task)
+        narrow = batches.narrow(frame) if session.counts_bytes(self.spark) else None
+        if narrow is not None:
+            try:
+                return self._distributed(store, frame, task, narrow)
+            except executors.WideRows:
+                batches.remember(frame)
+        return self._distributed(store, frame, task)
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, the number of rows that satisfy its predicate; one Spark task each."""
@@ -181,6 +182,18 @@ class SparkEngine:
         return mapped(
             rows.select(*columns), partial(executors.settle, task, frame_columns), spark_schema(nullable(fields))
         )
+
+    def _distributed(
+        self, store: Store, frame: DataFrame, task: WriteTask, narrow: batches.Narrow | None = None
+    ) -> list[WrittenFile]:
+        work: executors.Work = partial(executors.write, files_of(store), task)
+        batching = session.in_large_batches(self.spark)
+        if narrow is not None:
+            frame, batching = narrow.frame, session.in_batches_of(self.spark, narrow.rows)
+            work = partial(executors.only_narrow, work) if narrow.is_flagged else work
+        with batching, session.in_tasks_of(self.spark, task.target_size_bytes):
+            frame = distribution.distributed(frame, task)
+            return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def _sorted(self, store: Store, task: RewriteTask) -> list[WrittenFile]:
         """The rows in the requested order, a range of about a file's size per Spark task."""

@@ -67,6 +67,10 @@ DECODED = pa.schema([("place", pa.int64()), ("rows", pa.list_(pa.int64())), ("co
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+class WideRows(LakeError):
+    """A row is too large for batches of a fixed number of rows: they are sent again, with their bytes added up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Rows of a merge's source and of the table that are merged together."""
@@ -77,6 +81,19 @@ class Unit:
 
 def write(store: Store, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield _answer(lambda: worker.write(store, batches, task))
+
+
+def only_narrow(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The results of `work` on rows without their last column, which flags rows that are too large for batches; for
+    such a row `work` gets `WideRows`."""
+
+    def narrow() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if pc.any(batch.column(batch.num_columns - 1)).as_py():
+                raise WideRows("a row is too large for batches of a fixed number of rows")
+            yield batch.select(list(range(batch.num_columns - 1)))
+
+    yield from work(narrow())
 
 
 def write_delta(
@@ -288,7 +305,7 @@ def _answer(work: Callable[[], Any]) -> pa.RecordBatch:
     """The result of `work`, pickled in one row; also an error that a retry would not fix."""
     try:
         answer = work()
-    except (InvalidInput, UnsupportedFeature) as error:
+    except (InvalidInput, UnsupportedFeature, WideRows) as error:
         answer = type(error)(*error.args)
     return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(answer)], pa.binary())], names=["answer"])
 

@@ -18,6 +18,9 @@ from pyspark.sql import SparkSession
 from lakeformat import errors
 from lakeformat.errors import InvalidInput
 
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_UNCOUNTED = (1 << 31) - 1  # Of bytes in a batch: the limit with which Spark does not add them up.
 _LISTED_BY_DRIVER = 4  # Objects, each of which takes some requests.
 
 
@@ -94,12 +97,25 @@ def listing(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
 def in_large_batches(spark: SparkSession) -> Iterator[None]:
     """Rows are sent to Python in batches of up to 64 MB (`maxBytesPerBatch`) instead of 10,000 rows, unless the session
     sets a number of rows or is too old to limit bytes."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    if not _knows(spark, "spark.sql.execution.arrow.maxBytesPerBatch") or spark.conf.get(name) != "10000":
+    if not _knows(spark, _BATCH_BYTES) or spark.conf.get(_BATCH_ROWS) != "10000":
         yield
         return
-    with _configured(spark, name, "100000"):
+    with _configured(spark, _BATCH_ROWS, "100000"):
         yield
+
+
+@contextmanager
+def in_batches_of(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Rows are sent to Python in batches of so many, whatever their bytes."""
+    with _configured(spark, _BATCH_ROWS, str(rows)), _configured(spark, _BATCH_BYTES, f"{_UNCOUNTED}b"):
+        yield
+
+
+def counts_bytes(spark: SparkSession) -> bool:
+    """Whether Spark adds up the bytes of batches for Python, and the session has its defaults for them."""
+    if not _knows(spark, _BATCH_BYTES) or spark.conf.get(_BATCH_ROWS) != "10000":
+        return False
+    return spark.conf.get(_BATCH_BYTES) in ("64MB", f"{64 << 20}b", str(64 << 20))
 
 
 @contextmanager
