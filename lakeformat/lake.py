@@ -57,6 +57,7 @@ from lakeformat.storage.cache import CACHE_BYTES, Cache
 from lakeformat.storage.catalogued import Catalogued, files_of
 from lakeformat.storage.files import missing_folder, open_store
 from lakeformat.storage.rehearsal import Rehearsal
+from lakeformat.storage.several import several
 from lakeformat.storage.store import Store
 from lakeformat.table import Table
 from lakeformat.warehouse import adopting
@@ -77,6 +78,7 @@ _OF_SPARK = frozenset({
     "path", "location", "provider", "transient_lastDdlTime", "serialization.format", "EXTERNAL", "write.metadata.path",
     "write.data.path", "write.object-storage.path", "write.folder-storage.path",
 })  # fmt: skip
+_LISTING = 32  # Folders that are looked into side by side.
 _DATABASE = ".db"  # Suffix of a namespace's folder.
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f.\s$\ud800-\udfff]+")
 
@@ -396,12 +398,14 @@ class Lake:
         for database in namespaces if namespace is None else [namespace]:
             if self._catalog:
                 names |= set(self._catalog.tables(database))
-            for folder in () if "." in database else self._store.folders(f"{database}{_DATABASE}"):
-                if not _NAME.fullmatch(folder):
-                    continue
-                store = self._table_store(f"{database}.{folder}")
-                if self._format_of_folder(store) is not None:
-                    names.add(f"{database}.{folder}")
+            folders = [] if "." in database else self._store.folders(f"{database}{_DATABASE}")
+            in_folders = [f"{database}.{folder}" for folder in folders if _NAME.fullmatch(folder)]
+            stores = [self._table_store(name) for name in in_folders]
+            for name, store, format in zip(
+                in_folders, stores, several(self._format_of_folder, stores, _LISTING), strict=True
+            ):
+                if format is not None:
+                    names.add(name)
                 elif self._catalog is None and refers_to_catalog(store):
                     unnamed.append(store.root)
         if unnamed:

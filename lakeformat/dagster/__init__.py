@@ -14,7 +14,7 @@ from lakeformat.dagster.declaration import with_column_schema
 from lakeformat.dagster.external import external_tables, freshness_checks
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.maintenance import maintenance
+from lakeformat.dagster.maintenance import maintenance, maintenance_of
 from lakeformat.dagster.rerun import preview_rerun, rerun_partitions
 from lakeformat.dagster.sensors import foreign_commits
 from lakeformat.dagster.spark import SparkResource, SparkUnavailable
@@ -45,6 +45,7 @@ __all__ = [
     "lag_checks",
     "lag_sensor",
     "maintenance",
+    "maintenance_of",
     "preview_rerun",
     "published",
     "rerun_partitions",

@@ -69,9 +69,10 @@ def run_asset(
 
 
 @contextmanager
-def in_pool(context: dg.OpExecutionContext, pool: str, seconds: float = 0.2) -> Iterator[None]:
-    """Hold a place in a pool, as a step that declares the pool does; waits for one, looking every `seconds`."""
-    claim = f"{context.op_handle}[{pool}]"
+def in_pool(context: dg.OpExecutionContext, pool: str, holder: str, seconds: float = 0.2) -> Iterator[None]:
+    """Hold a place in a pool, as a step that declares the pool does; waits for one, looking every `seconds`. `holder`
+    tells it from the step's other places."""
+    claim = _claim(context, holder)
     with InstanceConcurrencyContext(context.instance, context.run) as pools:
         if not pools.claim(pool, claim):
             context.log.info(f"waits for a place in the pool {pool}")
@@ -81,6 +82,16 @@ def in_pool(context: dg.OpExecutionContext, pool: str, seconds: float = 0.2) -> 
             yield
         finally:
             pools.free_step(claim)
+
+
+def leave_pool(context: dg.OpExecutionContext, holder: str) -> None:
+    """Give up a place that another thread holds by `in_pool`, which may hang."""
+    if context.instance.event_log_storage.supports_global_concurrency_limits:
+        context.instance.event_log_storage.free_concurrency_slot_for_step(context.run_id, _claim(context, holder))
+
+
+def _claim(context: dg.OpExecutionContext, holder: str) -> str:
+    return f"{context.op_handle}[{holder}]"
 
 
 def resource_schema(resource: Any) -> tuple[dg.Field, dict[str, Any]]:

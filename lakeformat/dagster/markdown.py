@@ -6,6 +6,8 @@ from typing import Any
 
 import dagster as dg
 
+from lakeformat.model.snapshot import utc
+
 # All ASCII punctuation may be escaped (CommonMark, "Backslash escapes"); these mean something within a cell.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~]")
 # An address becomes a link, escaped or not, except as code (GitHub Flavored Markdown, "Autolinks"), which ends at a
@@ -48,6 +50,11 @@ def id_text(snapshot_id: int) -> str:
     """A snapshot's id as metadata: text, as Iceberg's have 19 digits, and the scripts of pages round numbers above
     2**53."""
     return str(snapshot_id)
+
+
+def time_text(epoch_ms: int | None) -> str:
+    """A time in UTC, to the second; nothing for None."""
+    return "" if epoch_ms is None else utc(epoch_ms)[:19].replace("T", " ")
 
 
 def count_text(count: int, noun: str) -> str:

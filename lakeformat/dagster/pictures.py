@@ -7,9 +7,9 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.dagster.markdown import cell, markdown_table, size_text
+from lakeformat.dagster.markdown import cell, markdown_table, size_text, time_text
 from lakeformat.dagster.measures import last_partitions, last_snapshots
-from lakeformat.model.snapshot import Snapshot, utc
+from lakeformat.model.snapshot import Snapshot
 
 MOST = 30  # The most partitions, or snapshots, in one picture: the last ones.
 WHOLE = "whole table"  # The one partition of a table without partition columns.
@@ -35,7 +35,7 @@ def partitions_picture(partitions: pa.Table, count: int) -> dg.MarkdownMetadataV
             *([str(row["spec_id"])] if several else []),
             *([cell(row["partition"][name]) for name in names] or [WHOLE]),
             _number(row["row_count"]), f"{row['file_count']:,}", f"{row['small_file_count']:,}",
-            size_text(row["size_bytes"] or 0), _time(row["last_modified_ms"]),
+            size_text(row["size_bytes"] or 0), time_text(row["last_modified_ms"]),
         ]
         for row in partitions.to_pylist()
     ]  # fmt: skip
@@ -46,7 +46,7 @@ def partitions_picture(partitions: pa.Table, count: int) -> dg.MarkdownMetadataV
 
 def history_picture(snapshots: Sequence[Snapshot], count: int) -> dg.MarkdownMetadataValue:
     """The last of `count` snapshots, newest first: when each was made, how, and the rows after it."""
-    rows = [[_time(s.timestamp_ms), str(s.id), cell(s.kind), _number(s.total_rows)] for s in snapshots]
+    rows = [[time_text(s.timestamp_ms), str(s.id), cell(s.kind), _number(s.total_rows)] for s in snapshots]
     return _with_count(["time (UTC)", "snapshot", "kind", "rows"], rows, count)
 
 
@@ -57,7 +57,3 @@ def _with_count(header: Sequence[str], rows: Sequence[Sequence[str]], count: int
 
 def _number(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
-
-
-def _time(epoch_ms: int | None) -> str:
-    return "" if epoch_ms is None else utc(epoch_ms)[:19].replace("T", " ")

@@ -36,6 +36,7 @@ from lakeformat.dagster.upkeep import (
     first_to_keep,
     in_flight,
     reads,
+    runs_in_flight,
 )
 from lakeformat.errors import LakeError
 from lakeformat.model.snapshot import Snapshot
@@ -81,7 +82,7 @@ def compaction_sensor(
         latest = latest_write(table, seen)
         if latest is None:
             return Verdict(unchanged, seen=seen, is_news=False)
-        small, share = worst_partition(table)
+        small, share = worst_partition(table.inspect.partitions())
         reason = f"{count_text(small, 'small file')} and {share:.0%} deleted rows in a partition"
         if small < look.limits.max_small_files and share < look.limits.max_deleted_share:
             allowed = f"{look.limits.max_small_files} and {look.limits.max_deleted_share:.0%} allowed"
@@ -110,7 +111,7 @@ def expiry_sensor(
         if not snapshots:
             return Verdict("no snapshot yet", is_news=False)
         now_ms = clock.now_ms()
-        read = reads(look.instance, look.asset, table)
+        read = reads(runs_in_flight(look.instance), look.asset.name, table)
         ids = [snapshot.id for snapshot in snapshots]
         keep_from = first_to_keep(snapshots, limits, read, now_ms)
         if keep_from == ids[0]:
@@ -223,10 +224,9 @@ def snapshots_after(table: Any, after: int) -> list[Any]:
     return table.snapshots(after) if current and current.id != after else []
 
 
-def worst_partition(table: Any) -> tuple[int, float]:
-    """The most small files in any partition, and the largest share of deleted rows in any partition, from metadata
-    alone."""
-    partitions = table.inspect.partitions()
+def worst_partition(partitions: pa.Table) -> tuple[int, float]:
+    """The most small files in any partition, and the largest share of deleted rows in any, of the result of
+    `Table.inspect.partitions()`."""
     small = pc.max(partitions["small_file_count"]).as_py() or 0
     share = pc.max(pc.divide(partitions["deleted_row_count"].cast("double"), partitions["row_count"])).as_py() or 0.0
     return small, share

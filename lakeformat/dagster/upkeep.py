@@ -6,7 +6,10 @@ Upkeep changes no row, so it reports observations, not materializations: nothing
 """
 
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -17,19 +20,21 @@ from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.declaration import CURRENT
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
-from lakeformat.dagster.internals import in_pool
+from lakeformat.dagster.internals import in_pool, leave_pool
 from lakeformat.dagster.io_manager import pinned, snapshots_read
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import count_text, id_text, size_text
 from lakeformat.dagster.measures import measures
 from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys
+from lakeformat.dagster.time_limit import each_in_time
 from lakeformat.errors import InvalidInput, LakeError
 
 MAINTAIN, SWEEP = "maintain", "sweep_orphans"  # Jobs.
 MAINTAIN_STEP, SWEEP_STEP = "maintain_tables", "sweep_tables"  # Their steps.
 TABLE_TAG = "lake/table"
 TASK_TAG = "lake/maintenance"
+FAILURES = 5  # The most tables that the error of a run names.
 LOW_PRIORITY = {"dagster/priority": "-5"}
 IN_FLIGHT = [
     dg.DagsterRunStatus.QUEUED,
@@ -53,6 +58,9 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
     retain_snapshots: int = Field(default=20, description="Expiry leaves at least this many.")
     retain_hours: float = Field(default=24.0, description="Expire when a snapshot is older than this.")
     orphan_hours: float = Field(default=24.0, description="The sweep leaves files alone that are younger than this.")
+    minutes: float = Field(
+        default=60.0, description="The maintenance of a table is given up after this long, and the next one begins."
+    )
 
     def of(self, asset: TableAsset) -> "Upkeep":
         """This upkeep with the asset's own overrides. Raises `InvalidInput`."""
@@ -66,6 +74,39 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
         return (
             Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **limits}) if limits else self
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """A table that is maintained: its warehouse, its limits, and the asset that it belongs to, if there is one."""
+
+    name: str
+    lake: LakeResource
+    limits: Upkeep
+    asset: TableAsset | None = None
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The asset's key; that which the asset would have, if there is none."""
+        return self.asset.key if self.asset else dg.AssetKey(self.name.split("."))
+
+    @property
+    def label(self) -> str:
+        """The key as text: `flights`, `sales/orders`."""
+        return self.key.to_user_string()
+
+    @property
+    def pool(self) -> str | None:
+        """The pool of the asset's runs."""
+        return self.asset.pool if self.asset else None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step of a table's maintenance: what was done, in a sentence, and its metadata."""
+
+    text: str
+    metadata: Mapping[str, Any]
 
 
 class Tables(KnownFields, dg.Config):
@@ -94,16 +135,15 @@ def maintain_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
         required_resource_keys={"upkeep", *lake_keys(assets.values())},
     )
     def maintain(context: dg.OpExecutionContext, config: Maintain) -> None:
-        upkeep: Upkeep = context.resources.upkeep
         is_all = not (config.compact or config.expire)
 
-        def maintain_table(asset: TableAsset) -> None:
+        def steps(table: Maintained) -> Iterator[Done | None]:
             if config.compact or is_all:
-                compact(context, asset.lake(context.resources), asset, config.full)
+                yield compact(context.run_id, table, config.full)
             if config.expire or is_all:
-                expire(context, asset.lake(context.resources), upkeep.of(asset), asset)
+                yield expire(context.instance, table)
 
-        _in_turn(context, assets, config.tables, maintain_table)
+        _in_turn(context, assets, config.tables, steps)
 
     @dg.job(
         name=MAINTAIN,
@@ -129,18 +169,14 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
         required_resource_keys={"upkeep", *lake_keys(assets.values())},
     )
     def sweep(context: dg.OpExecutionContext, config: Tables) -> None:
-        upkeep: Upkeep = context.resources.upkeep
-
-        def sweep_table(asset: TableAsset) -> None:
-            lake = asset.lake(context.resources)
-            table = asset.table(lake)
-            with as_dagster_failures(table.asset, []):
-                age = timedelta(hours=upkeep.of(asset).orphan_hours)
-                removed = lake.lake.table(table.name).remove_orphan_files(older_than=age)
+        def steps(table: Maintained) -> Iterator[Done]:
+            removed = table.lake.lake.table(table.name).remove_orphan_files(
+                older_than=timedelta(hours=table.limits.orphan_hours)
+            )
             metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
-            _observe(context, asset, f"Removed {count_text(len(removed), 'orphan file')}", metadata)
+            yield Done(f"Removed {count_text(len(removed), 'orphan file')}", metadata)
 
-        _in_turn(context, assets, config.tables, sweep_table)
+        _in_turn(context, assets, config.tables, steps)
 
     @dg.job(
         name=SWEEP,
@@ -155,55 +191,100 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
     return job
 
 
+def maintain_each(
+    context: dg.OpExecutionContext,
+    tables: Iterable[Maintained],
+    steps: Callable[[Maintained], Iterable[Done | None]],
+    at_once: int = 1,
+) -> Iterator[tuple[Maintained, list[Done] | Exception]]:
+    """Do the steps of the tables' maintenance, each table's in its pool and within its time; gives what was done, or
+    the error. The asset of a table, if it has one, is observed. What fails or hangs does not stop the others."""
+
+    done: defaultdict[str, list[Done]] = defaultdict(list)  # Also of a table that fails later.
+
+    def work(table: Maintained, begin: Callable[[float], None]) -> None:
+        with in_pool(context, table.pool, table.name) if table.pool else nullcontext():
+            begin(table.limits.minutes * 60)
+            with as_dagster_failures(table.key, []):
+                if not table.lake.lake.exists(table.name):
+                    context.log.info(f"{table.name} is not there yet")
+                    return
+                for step in steps(table):
+                    done[table.name] += [step] if step else []
+
+    for outcome in each_in_time(work, tables, at_once):
+        table, error = outcome.item, outcome.error
+        if isinstance(error, TimeoutError):
+            leave_pool(context, table.name)
+            error = dg.Failure(f"{table.label}: {error}; its limit is Upkeep's minutes={table.limits.minutes:g}")
+        if error is not None and not isinstance(error, dg.Failure | dg.RetryRequested):
+            context.log.error(f"{table.label}: {error}", exc_info=error)
+            error = dg.Failure(f"{table.label}: {type(error).__name__}: {error}")
+        for step in list(done[table.name]):
+            if table.asset:
+                context.log_event(dg.AssetObservation(table.key, description=step.text, metadata=step.metadata))
+        if error:
+            context.log.error(error_text(table, error))
+        yield table, error or done[table.name]
+
+
+def error_text(table: Maintained, error: Exception) -> str:
+    """Why a table's maintenance failed."""
+    if isinstance(error, dg.Failure):
+        return str(error.description)
+    return f"{table.label}: {error.__cause__ or error}"  # A race that it lost.
+
+
+def raise_failures(failures: Sequence[tuple[Maintained, Exception]]) -> None:
+    """Raise one error for all tables that failed; a request to retry if races were lost, and nothing else failed."""
+    if not failures:
+        return
+    errors = [error for _, error in failures]
+    if all(isinstance(error, dg.RetryRequested) for error in errors):
+        raise errors[0]
+    texts = [error_text(*failure) for failure in failures]
+    more = f"; and {count_text(len(texts) - FAILURES, 'other table')}" if len(texts) > FAILURES else ""
+    may_retry = any(not isinstance(error, dg.Failure) or error.allow_retries for error in errors)
+    raise dg.Failure("; ".join(texts[:FAILURES]) + more, allow_retries=may_retry)
+
+
 def _in_turn(
     context: dg.OpExecutionContext,
     assets: Mapping[str, TableAsset],
     names: Sequence[str],
-    work: Callable[[TableAsset], None],
+    steps: Callable[[Maintained], Iterable[Done | None]],
 ) -> None:
-    """Do `work` on the tables of the assets `names`, or on all, each in its pool. Where one fails the others are still
-    done. Raises `Failure` for those that failed, and for a name that is of no table."""
+    """Maintain the tables of the assets `names`, or of all, one after the other. Raises `Failure` for those that
+    failed, and for a name that is of no table."""
     if unknown := sorted(set(names) - assets.keys()):
         near = difflib.get_close_matches(unknown[0], assets, 1)
         advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(assets)) or 'none'}"
         raise dg.Failure(f"no maintained table has the asset key {', '.join(unknown)}; {advice}", allow_retries=False)
-    failures: list[dg.Failure] = []
+    upkeep: Upkeep = context.resources.upkeep
+
+    tables = []
     for name in names or assets:
         asset = assets[name]
         lake = asset.lake(context.resources)
-        table = asset.table(lake).name
-        if not lake.lake.exists(table):
-            context.log.info(f"{table} is not there yet")
-            continue
-        try:
-            with in_pool(context, asset.pool):
-                work(asset)
-        except dg.Failure as failure:
-            context.log.error(str(failure.description))
-            failures.append(failure)
-    if failures:
-        text = "; ".join(str(failure.description) for failure in failures)
-        raise dg.Failure(text, allow_retries=any(failure.allow_retries for failure in failures))
+        tables.append(Maintained(asset.table(lake).name, lake, upkeep.of(asset), asset))
+    results = maintain_each(context, tables, steps)
+    raise_failures([(table, result) for table, result in results if isinstance(result, Exception)])
 
 
-def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsset, full: bool) -> None:
-    """Compact small files in one commit. A concurrent overwrite wins, and compaction is requested again later."""
-    table = asset.table(lake)
-    properties = {TASK_TAG: "compact", "dagster/run_id": context.run_id}
-    with as_dagster_failures(table.asset, []):
-        snapshot = lake.lake.table(table.name).compact(full=full, properties=properties)
+def compact(run_id: str, table: Maintained, full: bool = False) -> Done | None:
+    """Compact small files in one commit; None if there are none. A concurrent overwrite wins, and compaction is
+    requested again later."""
+    properties = {TASK_TAG: "compact", "dagster/run_id": run_id}
+    snapshot = table.lake.lake.table(table.name).compact(full=full, properties=properties)
     if snapshot is None:
-        context.log.info(f"{table.name}: nothing to compact")
-        return
-    opened = lake.lake.table(table.name)
+        return None
+    opened = table.lake.lake.table(table.name)
     before, after = (
         f"{count_text(getattr(snapshot, f'files_{verb}') or 0, 'file')} "
         f"({size_text(getattr(snapshot, f'bytes_{verb}') or 0)})"
         for verb in ("removed", "added")
     )
-    _observe(
-        context,
-        asset,
+    return Done(
         f"Compacted {before} into {after}",
         {
             TASK_TAG: "compact",
@@ -213,27 +294,24 @@ def compact(context: dg.OpExecutionContext, lake: LakeResource, asset: TableAsse
             "lake/bytes_added": snapshot.bytes_added,
             "lake/bytes_removed": snapshot.bytes_removed,
             "lake/commit_milliseconds": snapshot.milliseconds,
-            **measures(opened, snapshot),
-            **pictures(opened),
+            **(measures(opened, snapshot) | pictures(opened) if table.asset else {}),
         },
     )
 
 
-def expire(context: dg.OpExecutionContext, lake: LakeResource, upkeep: Upkeep, asset: TableAsset) -> None:
-    """Expire snapshots that are too many or too old, except those that a running run reads."""
-    table = asset.table(lake)
-    opened = lake.lake.table(table.name)
-    read = reads(context.instance, asset, opened)
-    with as_dagster_failures(table.asset, []):
-        snapshots = opened.snapshots()
-        if not snapshots:
-            context.log.info(f"{table.name} has no snapshot")
-            return
-        keep_from = first_to_keep(snapshots, upkeep, read, clock.now_ms())
-        dropped = expire_before(opened, keep_from)
-    metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": id_text(keep_from)}
+def expire(instance: dg.DagsterInstance, table: Maintained) -> Done | None:
+    """Expire snapshots that are too many or too old, except those that a running run reads; None if the table has no
+    snapshot."""
+    opened = table.lake.lake.table(table.name)
+    read = reads(runs_in_flight(instance), table.label, opened)
+    snapshots = opened.snapshots()
+    if not snapshots:
+        return None
+    keep_from = first_to_keep(snapshots, table.limits, read, clock.now_ms())
+    dropped = expire_before(opened, keep_from)
     text = f"Dropped {count_text(dropped, 'snapshot')}; the oldest one is now {keep_from}"
-    _observe(context, asset, text, {**metadata, **pictures(opened)})
+    metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": id_text(keep_from)}
+    return Done(text, {**metadata, **(pictures(opened) if table.asset else {})})
 
 
 def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun | None:
@@ -245,22 +323,27 @@ def in_flight(instance: dg.DagsterInstance, asset: TableAsset) -> dg.DagsterRun 
     return None
 
 
-def reads(instance: dg.DagsterInstance, asset: TableAsset, table: Any) -> frozenset[int]:
-    """The snapshots of the asset's `table` that queued and running runs read, or will read by their configuration."""
-    names = set()
-    for run in instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT)):
-        names |= snapshots_read(run, table.name)
-        names |= set(_pinned(run, asset, table))
-    return frozenset(names)
+def runs_in_flight(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
+    """The runs that are queued or running."""
+    return instance.get_runs(dg.RunsFilter(statuses=IN_FLIGHT))
 
 
-def _pinned(run: dg.DagsterRun, asset: TableAsset, table: Any) -> Iterator[int]:
+def reads(runs: Iterable[dg.DagsterRun], asset: str, table: Any) -> frozenset[int]:
+    """The snapshots of `table`, that of an asset, that `runs` read, or will read by their configuration."""
+    snapshot_ids: set[int] = set()
+    for run in runs:
+        snapshot_ids |= snapshots_read(run, table.name)
+        snapshot_ids |= set(_pinned(run, asset, table))
+    return frozenset(snapshot_ids)
+
+
+def _pinned(run: dg.DagsterRun, asset: str, table: Any) -> Iterator[int]:
     """The snapshots of the asset's table that a run's configuration pins, also while it is queued."""
     for resource in (run.run_config.get("resources") or {}).values():
         read_at = ((resource or {}).get("config") or {}).get("read_at") or {}
-        if asset.name in read_at:
+        if asset in read_at:
             try:
-                pin = pinned(read_at[asset.name] or {})
+                pin = pinned(read_at[asset] or {})
                 if pin != CURRENT:
                     yield int(table.scan(snapshot_id=pin.snapshot_id, tag=pin.tag, as_of=pin.as_of).snapshot.id)
             except LakeError:  # That run will raise that there is no such version.
@@ -287,7 +370,3 @@ def expire_before(table: Any, keep_from: int) -> int:
     snapshots = table.snapshots()
     kept = snapshots[[snapshot.id for snapshot in snapshots].index(keep_from) :]
     return len(table.expire_snapshots(retain_last=len(kept), older_than=kept[0].timestamp_ms + 1).snapshots)
-
-
-def _observe(context: dg.OpExecutionContext, asset: TableAsset, text: str, metadata: dict[str, Any]) -> None:
-    context.log_event(dg.AssetObservation(asset.key, description=text, metadata=metadata))
