@@ -8,6 +8,7 @@ orders = published(orders_audited, key="orders")  # Downstream assets depend on 
 checks = checks_for([orders_audited])             # Blocking: `orders` waits for them.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import dagster as dg
@@ -29,12 +30,19 @@ from lakeformat.errors import Conflict, InvalidInput, NotFound
 NOT_PUBLISHED = ("audit", "unique_key", "unique_over")  # Metadata of the audited asset alone.
 
 
-def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.AssetsDefinition:
+def published(
+    audited: dg.AssetsDefinition, *, key: Any, together: Iterable[dg.AssetsDefinition] = (), **asset: Any
+) -> dg.AssetsDefinition:
     """The asset `key`, which publishes the audited asset `audited` (whose metadata has `"audit": True`): it moves the
     table to the branch that `audited` wrote in the same run.
 
     It waits for the blocking checks of `audited`. If one fails, the table stays unchanged; the branch is kept for a
     week, or in a Paimon table until it is deleted. It uses the resource `lake`, or the one that `audited` names.
+
+    It also waits for the blocking checks of the audited assets `together`, as far as the run has them: give all audited
+    assets whose tables belong together to each of their publishers, and none of the tables moves before the checks of
+    all have passed. The tables then move one after the other, so a reader may see some before the others; a run that
+    dies in between is finished by its re-execution from the failure.
 
     If the table has changed meanwhile, the audited rows replace the run's partitions in it; for writes other than
     "replace" the asset then fails, and the run must be repeated. A run that was killed can safely be repeated, or
@@ -53,7 +61,9 @@ def published(audited: dg.AssetsDefinition, *, key: Any, **asset: Any) -> dg.Ass
     }
     asset = {**defaults, **asset, "metadata": {**metadata, "publishes": staged.name, **asset.get("metadata", {})}}
 
-    @dg.asset(key=key, deps=[audited], required_resource_keys={staged.lake_key}, **asset)
+    deps = [audited, *(other for other in together if other is not audited)]
+
+    @dg.asset(key=key, deps=deps, required_resource_keys={staged.lake_key}, **asset)
     def publish(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         lake = staged.lake(context.resources)
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []

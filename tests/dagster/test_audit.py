@@ -4,6 +4,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from lakeformat import Table
 from lakeformat.dagster import LakeIOManager, LakeResource, checks_for, maintenance, published, rerun_partitions
 from lakeformat.errors import InvalidInput
 
@@ -245,3 +246,77 @@ def test_an_audited_asset_that_nothing_publishes_is_refused_when_definitions_loa
     failure = failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
     assert "nothing in this run publishes it; run orders_audited together with published(" in failure
     assert not lake.lake.exists("nyc.orders")
+
+
+def audited_pair():
+    """Two audited assets whose tables belong together, the first of which is bad where the world says so."""
+
+    @dg.asset(metadata={"table": "nyc.bills", "format": "iceberg", "audit": True, "unique_key": ["n"]})
+    def bills_audited() -> pa.Table:
+        return pa.table({"n": WORLD["n"]})
+
+    @dg.asset(metadata={"table": "nyc.lines", "format": "paimon", "audit": True, "unique_key": ["n"]})
+    def lines_audited() -> pa.Table:
+        return pa.table({"n": [1, 2]})
+
+    pair = [bills_audited, lines_audited]
+    return pair, [published(asset, key=asset.key.path[-1].removesuffix("_audited"), together=pair) for asset in pair]
+
+
+def test_tables_that_belong_together_move_once_the_checks_of_all_have_passed(lake, instance, monkeypatch):
+    pair, publishers = audited_pair()
+
+    def materialize():
+        resources = {"lake": lake, "io_manager": LakeIOManager(lake=lake)}
+        assets = [*pair, *publishers, *checks_for(pair)]
+        return dg.materialize(assets, resources=resources, instance=instance, raise_on_error=False)
+
+    def counts():
+        tables = [lake.lake.table(f"nyc.{name}") for name in ("bills", "lines")]
+        return [table.scan().count() if table.current_snapshot() else 0 for table in tables]
+
+    monkeypatch.setitem(WORLD, "n", [1, 1])
+    failed = materialize()
+    assert not failed.success
+    materialized = {event.asset_key.to_user_string() for event in failed.get_asset_materialization_events()}
+    assert materialized == {"bills_audited", "lines_audited"}
+    assert counts() == [0, 0]
+    monkeypatch.setitem(WORLD, "n", [1, 2])
+    assert materialize().success
+    assert counts() == [2, 2]
+
+
+def pairing() -> dg.JobDefinition:
+    pair, publishers = audited_pair()
+    lake = LakeResource(warehouse=dg.EnvVar("LAKE_WAREHOUSE"), database="nyc")
+    defs = dg.Definitions(
+        assets=[*pair, *publishers],
+        asset_checks=checks_for(pair),
+        resources={"lake": lake, "io_manager": LakeIOManager(lake=lake)},
+        executor=dg.in_process_executor,
+        jobs=[dg.define_asset_job("pairing", "*")],
+    )
+    return defs.resolve_job_def("pairing")
+
+
+def test_a_run_that_dies_between_two_tables_is_finished_by_its_reexecution(lake, monkeypatch, tmp_path):
+    monkeypatch.setenv("LAKE_WAREHOUSE", lake.warehouse)
+    fast_forward = Table.fast_forward
+
+    def dies(table, to):
+        if table.name == "nyc.lines":
+            raise Dies
+        fast_forward(table, to)
+
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        with monkeypatch.context() as dying:
+            dying.setattr(Table, "fast_forward", dies)
+            died = dg.execute_job(dg.reconstructable(pairing), instance)
+        assert not died.success
+        options = dg.ReexecutionOptions.from_failure(died.run_id, instance)
+        again = dg.execute_job(dg.reconstructable(pairing), instance, reexecution_options=options)
+    assert again.success
+    materialized = {event.asset_key.to_user_string() for event in again.get_asset_materialization_events()}
+    assert "lines" in materialized
+    assert not materialized & {"bills_audited", "lines_audited"}, "what has passed is not made again"
+    assert [lake.lake.table(f"nyc.{name}").scan().count() for name in ("bills", "lines")] == [2, 2]
