@@ -1,7 +1,8 @@
 """Tables of a database as assets: change data capture in micro-batches, one per run.
 
-    orders, customers = cdc_assets("shop_database", {"public.orders": "shop.orders", "public.customers":
-    "shop.customers"}) defs = dg.Definitions(
+    tables = {"public.orders": "shop.orders", "public.customers": "shop.customers"}
+    orders, customers = cdc_assets("shop_database", tables)
+    defs = dg.Definitions(
         assets=[orders, customers],
         asset_checks=lag_checks([orders, customers], timedelta(minutes=10)),
         sensors=[lag_sensor([orders, customers], timedelta(minutes=1))],
@@ -80,16 +81,8 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
         return self._open(self.slot)
 
     def _open(self, slot: str) -> Source:
-        return open_source(
-            resolved(self.url),
-            slot=slot,
-            type_options=self.type_options,
-            exclude_columns=self.exclude_columns,
-            readers=self.readers,
-            name=self.name,
-            on_misfit=self.on_misfit,
-            text_columns=self.text_columns,
-        )
+        options = {name: getattr(self, name) for name in CdcSource.model_fields.keys() - {"url", "slot"}}
+        return open_source(resolved(self.url), slot=slot, **options)
 
     def of_table(self, name: str, lake: Lake, table: str) -> Source:
         """Open the source through the slot that `table`, in `lake`, follows `name` by;

@@ -171,16 +171,9 @@ class LakeCdcComponent(DeclaredAssets):
             sensors.append(
                 lag_sensor(assets, timedelta(seconds=self.run_at_lag_seconds), name=f"follow_{self.source}_at_lag")
             )
-        source = CdcSource(
-            url=value_of(self.url),
-            slot=self.slot,
-            type_options=self.type_options,
-            exclude_columns=self.exclude_columns,
-            readers=self.readers,
-            name=self.name,
-            on_misfit=self.on_misfit,
-            text_columns=self.text_columns,
-        )
+        # Each field of the resource is one of the component.
+        options = {name: getattr(self, name) for name in CdcSource.model_fields.keys() - {"url"}}
+        source = CdcSource(url=value_of(self.url), **options)
         return dg.Definitions(
             assets=assets, asset_checks=checks, schedules=schedules, sensors=sensors, resources={self.source: source}
         )
