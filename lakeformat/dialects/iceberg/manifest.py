@@ -202,11 +202,18 @@ def _placed_columns(head: avro.Head) -> list[str]:
 
 
 def metas_of(reader: Reader, snapshot: Mapping[str, Any] | None) -> pa.Table:
-    """The manifests of a snapshot, as rows of `META`."""
+    """The manifests of a snapshot, as rows of `META`. Raises `CorruptFile` for a list without any, of a snapshot that
+    has files: no length of a list is stored, and one that ends after its header is a valid Avro file."""
     if snapshot is None:
         return EMPTY_METAS
     path = snapshot.get("manifest-list")
-    return _embedded(reader, snapshot) if path is None else read_lists(reader, [path])[0]
+    if path is None:
+        return _embedded(reader, snapshot)
+    (metas,) = read_lists(reader, [path])
+    total = (snapshot.get("summary") or {}).get("total-data-files", "0")
+    if not len(metas) and total != "0":
+        raise CorruptFile(f"{path}: it lists no manifests, and its snapshot has {total} data files")
+    return metas
 
 
 def read_lists(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
@@ -276,7 +283,8 @@ def _counts(entries: pa.Table) -> dict[str, int]:
 
 def read_all(reader: Reader, base: State, metas: pa.Table) -> pa.Table:
     """The entries of each manifest of `metas`, in order, with inheritance applied. The counts in its list may differ:
-    they are statistics."""
+    they are statistics. Raises `CorruptFile` for a manifest that has fewer entries and fewer bytes than its list says:
+    an Avro file that ends after a block is a valid one."""
     return pa.concat_tables([_empty(base), *_read_inherited(reader, base, metas, read_raw)])
 
 
@@ -286,7 +294,16 @@ def _read_inherited(
     raw = read(reader, metas["manifest_path"].to_pylist())
     for index, (meta, table) in enumerate(zip(metas.to_pylist(), raw, strict=True)):
         with parsing.naming(meta["manifest_path"]):
+            count = sum(meta[f"{status.name.lower()}_files_count"] or 0 for status in Status)
+            if len(table) < count:
+                _require_length(reader, meta, f"{len(table)} of {count} entries")
             yield _inherited(table, base, meta, index)
+
+
+def _require_length(reader: Reader, meta: Mapping[str, Any], entries: str) -> None:
+    (data,) = reader.read_many([meta["manifest_path"]])
+    if data is not None and len(data) < meta["manifest_length"]:
+        raise CorruptFile(f"it ends after {entries}, {len(data)} of {meta['manifest_length']} bytes")
 
 
 def read_raw(reader: Reader, paths: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:

@@ -511,7 +511,9 @@ def _changed_since(
         changes_no_row = document["commitKind"] in {"COMPACT", "ANALYZE"}
         if changes_no_row and not postpones:
             continue
-        metas = manifest.prune_metas(manifest.read_list(reader, document["deltaManifestList"]), base.schema, scope)
+        metas = manifest.prune_metas(
+            manifest.read_list(reader, document["deltaManifestList"], document), base.schema, scope
+        )
         for entries in manifest.read_all(reader, metas):
             inside = manifest.in_scope(entries, base.schema, scope)
             if changes_no_row:  # But it makes rows visible that waited for a bucket.

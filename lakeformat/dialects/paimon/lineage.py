@@ -113,7 +113,7 @@ def at_time(reader: Reader, epoch_ms: int) -> State:
 def _left_files(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether files added by `document` are live in `after`. Below a gap that is the only proof that a snapshot is no
     stray: expiry leaves no gap, but a file may have been deleted by hand."""
-    delta = manifest.read_all(reader, manifest.read_list(reader, document["deltaManifestList"]))
+    delta = manifest.read_all(reader, manifest.read_list(reader, document["deltaManifestList"], document))
     live = manifest.fold(manifest.read_all(reader, manifest.read_metas(reader, after)))[0]
     own = manifest.fold(delta)[0]
     return bool(pc.any(pc.is_in(own["_FILE_NAME"], value_set=live["_FILE_NAME"].combine_chunks())).as_py())
@@ -123,7 +123,7 @@ def _changes_index_alone(reader: Reader, plan: Plan, document: Mapping[str, Any]
     """Whether a snapshot changed only the index (deletion vectors)."""
     if not any("/index-manifest-" in path for path in plan.files):
         return False
-    return len(manifest.read_list(reader, document["deltaManifestList"])) == 0
+    return len(manifest.read_list(reader, document["deltaManifestList"], document)) == 0
 
 
 def _index_names(reader: Reader, document: Mapping[str, Any] | None) -> set[str]:

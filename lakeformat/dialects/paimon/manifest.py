@@ -256,11 +256,13 @@ def index_paths(entries: pa.Table) -> list[str]:
     return [path or f"{INDEX_FOLDER}/{name}" for path, name in zip(elsewhere, names, strict=True)]
 
 
-def read_list(reader: Reader, name: str | None) -> pa.Table:
-    """The manifests in a manifest list; empty without a list. Decoded lists are cached by name, like manifests."""
+def read_list(reader: Reader, name: str | None, document: Mapping[str, Any] | None = None) -> pa.Table:
+    """The manifests in a manifest list; empty without a list. Decoded lists are cached by name, like manifests. Raises
+    `CorruptFile` for an empty one that is shorter than the snapshot `document` says: an Avro file that ends after its
+    header is a valid one."""
     if not name:
         return EMPTY_METAS
-    return read_lists(reader, [name])[0]
+    return read_lists(reader, [name], document=document)[0]
 
 
 def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
@@ -268,7 +270,7 @@ def read_metas(reader: Reader, document: Mapping[str, Any] | None) -> pa.Table:
     if document is None:
         return EMPTY_METAS
     lists = (document["baseManifestList"], document["deltaManifestList"])
-    return pa.concat_tables([EMPTY_METAS, *read_lists(reader, [name for name in lists if name])])
+    return pa.concat_tables([EMPTY_METAS, *read_lists(reader, [name for name in lists if name], document=document)])
 
 
 def read_all(reader: Reader, metas: pa.Table, schema: pa.Schema = ENTRY) -> list[pa.Table]:
@@ -324,9 +326,22 @@ def _with_stats(reader: Reader, name: str, entries: pa.Table) -> Iterator[pa.Tab
             start += batch.num_rows
 
 
-def read_lists(reader: Reader, names: Sequence[str], missing_ok: bool = False) -> list[pa.Table]:
-    """The manifests in each manifest list, in order; cached as by `read_list`."""
-    return _all_decoded(reader, names, parse_lists, EMPTY_METAS, missing_ok)
+def read_lists(
+    reader: Reader, names: Sequence[str], missing_ok: bool = False, document: Mapping[str, Any] | None = None
+) -> list[pa.Table]:
+    """The manifests in each manifest list, in order; cached and checked as by `read_list`."""
+    return _all_decoded(reader, names, partial(_parse_sized, document or {}), EMPTY_METAS, missing_ok)
+
+
+def _parse_sized(document: Mapping[str, Any], files: Sequence[bytes], where: Sequence[str]) -> list[pa.Table]:
+    lists = ("baseManifestList", "deltaManifestList", "changelogManifestList")
+    sizes = {document.get(part): document.get(f"{part}Size") or 0 for part in lists}
+    tables = parse_lists(files, where)
+    for data, path, table in zip(files, where, tables, strict=True):
+        size_bytes = sizes.get(path.rpartition("/")[2], 0)
+        if not len(table) and len(data) < size_bytes:
+            raise CorruptFile(f"{path}: it lists no manifests in {len(data)} bytes, and its snapshot says {size_bytes}")
+    return tables
 
 
 def _all_decoded(

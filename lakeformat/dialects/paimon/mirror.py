@@ -101,7 +101,7 @@ class Mirroring(Part[State]):
                 table
                 for snapshot in between
                 for table in manifest.read_all(
-                    self.reader, manifest.read_list(self.reader, snapshot["deltaManifestList"])
+                    self.reader, manifest.read_list(self.reader, snapshot["deltaManifestList"], snapshot)
                 )
             ]
             added, gone = manifest.fold(tables)

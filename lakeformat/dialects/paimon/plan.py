@@ -146,7 +146,7 @@ def changes(reader: Reader, base: State) -> tuple[PartitionChange, ...]:
 
 
 def _changes_of(reader: Reader, document: Mapping[str, Any], schema: Schema) -> tuple[PartitionChange, ...]:
-    metas = manifest.read_list(reader, document["deltaManifestList"])
+    metas = manifest.read_list(reader, document["deltaManifestList"], document)
     tables = manifest.read_all(reader, metas)
     before = metadata.read_snapshots(reader, [document["id"] - 1])
     indexes = [manifest.read_index(reader, snapshot) for snapshot in (*before, document)]

@@ -610,8 +610,9 @@ def delta(
     keyed = bool(schema.primary_key)
     scope, residual = conditions.split(predicate, schema.partitioning.names)
     fields = with_columns(conditions.columns_of(residual), fields, schema.fields)
-    if name := document.get("changelogManifestList"):
-        return [Delta(None, tuple(_raw(reader, base, _listed(reader, base, name, scope), fields, residual)))]
+    if document.get("changelogManifestList"):
+        entries = _listed(reader, base, document, "changelogManifestList", scope)
+        return [Delta(None, tuple(_raw(reader, base, entries, fields, residual)))]
     if document["commitKind"] in {"COMPACT", "ANALYZE"}:
         return []
     if not is_there and (restored or document["commitKind"] != "APPEND"):
@@ -619,7 +620,7 @@ def delta(
             f"{reader.root}: snapshot {snapshot_id} has expired, and its rows were not written to a changelog (an "
             "overwrite): read the table from a later one on"
         )
-    entries = _listed(reader, base, document["deltaManifestList"], scope)
+    entries = _listed(reader, base, document, "deltaManifestList", scope)
     kinds = entries["_KIND"]
     if restored or (keyed and document["commitKind"] == "OVERWRITE"):
         values = manifest.partitions(entries, schema)[1]
@@ -634,7 +635,7 @@ def delta(
             Delta(None, tuple(_raw(reader, base, entries.filter(pc.equal(kinds, EntryKind.ADD)), fields, residual)))
         ]
     if options.read(schema).data_evolution_enabled:
-        whole = entries if scope == ALWAYS else _listed(reader, base, document["deltaManifestList"], ALWAYS)
+        whole = entries if scope == ALWAYS else _listed(reader, base, document, "deltaManifestList", ALWAYS)
         if not needs_before(document) and tracking.are_new(whole, document.get("nextRowId")):
             new = Files(entries, schema)
             return [Delta(RowKind.INSERT, tuple(tasks(reader, state, new, fields, residual)))]
@@ -762,9 +763,11 @@ def partitions_of(base: State, entries: pa.Table) -> list[tuple[Any, ...]]:
     return [partitions[code] for code in codes]
 
 
-def _listed(reader: Reader, base: State, name: str, scope: Expression) -> pa.Table:
-    """The entries of a manifest list in the partitions of `scope`, without files of rows that wait for a bucket."""
-    tables = manifest.read_all(reader, manifest.prune_metas(manifest.read_list(reader, name), base.schema, scope))
+def _listed(reader: Reader, base: State, document: Mapping[str, Any], part: str, scope: Expression) -> pa.Table:
+    """The entries of a snapshot's manifest list in the partitions of `scope`, without files of rows that wait for a
+    bucket."""
+    metas = manifest.read_list(reader, document[part], document)
+    tables = manifest.read_all(reader, manifest.prune_metas(metas, base.schema, scope))
     entries = manifest.in_scope(pa.concat_tables(tables) if tables else manifest.EMPTY_ENTRIES, base.schema, scope)
     return rows_where(entries, pc.not_equal(entries["_BUCKET"], POSTPONED_BUCKET))
 
