@@ -12,8 +12,8 @@ from lakeformat.dialects.iceberg.layout import Directory
 from lakeformat.engines.arrow import ArrowEngine
 from lakeformat.engines.spark import batches, executors, session
 from lakeformat.engines.spark.engine import SparkEngine
-from lakeformat.model.partition import TransformKind, identity
-from lakeformat.model.schema import Field, Kind, scalar
+from lakeformat.model.partition import PartitionField, Transform, TransformKind
+from lakeformat.model.schema import Field, Kind, result_type, scalar
 from lakeformat.model.work import FilesTask, WriteTask
 from lakeformat.storage.files import open_store
 
@@ -25,6 +25,7 @@ FIELDS = (
     Field(3, "raw", scalar(Kind.BYTES)),
 )
 ROW_BYTES = 8 << 10
+IDENTITY = Transform(TransformKind.IDENTITY)
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +38,12 @@ def store(tmp_path):
     return open_store(str(tmp_path / "table"))
 
 
-def layout(distribution):
-    directory = Directory(("part",), (TransformKind.IDENTITY,), (scalar(Kind.INT),))
-    return WriteTask(FIELDS, directory, partition_by=identity("part").fields, distribution=distribution)
+def layout(distribution, source="part", transform=IDENTITY):
+    type = result_type(transform, next(field.type for field in FIELDS if field.name == source))
+    directory = Directory((source,), (transform.kind,), (type,))
+    return WriteTask(
+        FIELDS, directory, partition_by=(PartitionField(source, transform, source),), distribution=distribution
+    )
 
 
 def frame_of(spark, sizes):
@@ -75,6 +79,14 @@ def test_rows_of_all_sizes_are_written_whole(spark, store, seed, distribution):
     assert written(spark, store, frame, layout(distribution)) == dict(enumerate(sizes))
     is_wide = any((size or 0) >= ROW_BYTES for size in sizes)
     assert (batches.narrow(frame) is None) == is_wide == (seed > 0)
+
+
+@pytest.mark.parametrize("size", [100, ROW_BYTES])
+def test_rows_are_bounded_before_python_computes_their_partition(spark, store, size):
+    sizes = [50] * 99 + [size]
+    task = layout("hash", "te.xt", Transform(TransformKind.TRUNCATE, 2))
+    assert written(spark, store, frame_of(spark, sizes), task) == dict(enumerate(sizes))
+    assert bool(batches._wide) == (size == ROW_BYTES)
 
 
 def test_a_batch_is_flagged_before_it_grows_beyond_its_bound(spark):

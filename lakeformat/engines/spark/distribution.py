@@ -53,6 +53,9 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     keys = {f"_lakeformat_key_{index}": column for index, column in enumerate(columns)}
     if not keys:
         return frame
+    if task.bucket is None and all(by.transform.kind is TransformKind.IDENTITY for by in task.partition_by):
+        # Without a copy of each key in the shuffled rows.
+        return frame.repartition(*columns) if task.keyed is not None else frame.hint("rebalance", *columns)
     keyed = frame.withColumns(keys)
     if task.bucket is not None and task.keyed is not None and len(keys) == 1 and hasattr(frame, "repartitionById"):
         # By hash two buckets of two may well meet in one task, and all others wait.

@@ -83,14 +83,18 @@ class SparkEngine:
             frame = self._settled(store, frame, task)
             task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
             with session.unbroadcast(self.spark):
-                return self._distributed(store, frame, task)
-        narrow = batches.narrow(frame) if session.counts_bytes(self.spark) else None
+                return self._written(store, distribution.distributed(frame, task), task)
+        distributed, narrow = distribution.distributed(frame, task), None
+        if session.counts_bytes(self.spark):
+            narrow = batches.narrow(distributed)
+            if narrow is None and (before := batches.narrow(frame)) is not None:  # Python computes the shuffle's key.
+                narrow = replace(before, frame=distribution.distributed(before.frame, task))
         if narrow is not None:
             try:
-                return self._distributed(store, frame, task, narrow)
+                return self._written(store, narrow.frame, task, narrow)
             except executors.WideRows:
                 batches.remember(frame)
-        return self._distributed(store, frame, task)
+        return self._written(store, distributed, task)
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, the number of rows that satisfy its predicate; one Spark task each."""
@@ -183,16 +187,16 @@ class SparkEngine:
             rows.select(*columns), partial(executors.settle, task, frame_columns), spark_schema(nullable(fields))
         )
 
-    def _distributed(
+    def _written(
         self, store: Store, frame: DataFrame, task: WriteTask, narrow: batches.Narrow | None = None
     ) -> list[WrittenFile]:
+        """The files of rows that are in the tasks that write them."""
         work: executors.Work = partial(executors.write, files_of(store), task)
         batching = session.in_large_batches(self.spark)
         if narrow is not None:
-            frame, batching = narrow.frame, session.in_batches_of(self.spark, narrow.rows)
+            batching = session.in_batches_of(self.spark, narrow.rows)
             work = partial(executors.only_narrow, work) if narrow.is_flagged else work
         with batching, session.in_tasks_of(self.spark, task.target_size_bytes):
-            frame = distribution.distributed(frame, task)
             return [file for files in jobs.collected(self.spark, store, frame, work) for file in files]
 
     def _sorted(self, store: Store, task: RewriteTask) -> list[WrittenFile]:
