@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from queue import Full, Queue
-from threading import Event
 from typing import Any
 
 import pyarrow as pa
 
 from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import adopt, once, python_values, worker
+from lakeformat.engines import adopt, ahead, once, python_values, worker
 from lakeformat.engines.files import parquet
 from lakeformat.engines.kernels import gather
 from lakeformat.engines.keyed import lookup
@@ -25,6 +22,7 @@ from lakeformat.engines.row_level import marks
 from lakeformat.engines.row_level.arrow_merge import ArrowSource, typed, untyped_columns
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.model.partition import PartitionField
+from lakeformat.model.predicate import ALWAYS
 from lakeformat.model.schema import Field, too_deep
 from lakeformat.model.work import (
     Adopted,
@@ -39,7 +37,6 @@ from lakeformat.model.work import (
 )
 from lakeformat.storage.store import Store
 
-_WAITING_BYTES = 16 << 20  # Bytes read ahead per task.
 _BATCH_BYTES = 64 << 20  # Bytes of a batch of the data.
 
 
@@ -55,7 +52,10 @@ class ArrowEngine:
         """The rows of all tasks in order, read ahead by some megabytes per thread; raises as `worker.read` while it is
         consumed."""
         schema = arrow_schema(fields)
-        batches = map(layouts.based, _limited(_ahead(store, tasks, fields, self.threads), limit))
+        parts = (partial(_read, part, task, fields) for task in tasks for part in worker.parts(store, task))
+        # The first rows of all are in one file or a few.
+        are_few = limit is not None and limit <= worker.BATCH_ROWS and all(task.predicate == ALWAYS for task in tasks)
+        batches = map(layouts.based, _limited(ahead.read(parts, 1 if are_few else self.threads), limit))
         return pa.RecordBatchReader.from_batches(schema, once.never_without(schema, batches))
 
     def write(self, store: Store, data: Any, task: WriteTask) -> list[WrittenFile]:
@@ -64,15 +64,20 @@ class ArrowEngine:
 
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, the number of rows that satisfy its predicate."""
-        if len(tasks) <= 1:
-            return [worker.count(store, task) for task in tasks]
-        with _pool(self.threads, "count", len(tasks)) as pool:
-            return list(pool.map(lambda task: worker.count(store, task), tasks))
+        counts = [0] * len(tasks)
+        parts = (
+            partial(_counted, index, part) for index, task in enumerate(tasks) for part in worker.counts(store, task)
+        )
+        for index, count in ahead.read(parts, self.threads):
+            counts[index] += count
+        return counts
 
     def rewrite(self, store: Store, tasks: Sequence[RewriteTask]) -> list[list[WrittenFile]]:
         """The files that each task wrote. If one fails, the files of the others are deleted as far as possible."""
         is_plain = not any(task.upgrades or task.older for task in tasks)  # No keys are looked up on other levels.
-        return self._each(store, partial(worker.rewrite if is_plain else lookup.rewrite, store), tasks)
+        if not is_plain:
+            return self._each(store, partial(lookup.rewrite, store), tasks)
+        return self._each(store, partial(worker.rewrite, store, threads=self.threads // max(1, len(tasks))), tasks)
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The delete files that each task wrote. If one fails, those of the others are deleted too."""
@@ -281,85 +286,18 @@ def _limited(pieces: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
         left -= batch.num_rows
 
 
-def _ahead(
-    store: Store, tasks: Sequence[ReadTask], fields: tuple[Field, ...], threads: int
-) -> Iterator[pa.RecordBatch]:
-    """The batches of all tasks in order, while `threads` of them are read; each waits when it is too far ahead."""
-    if threads == 1 or len(tasks) <= 1:
-        for task in tasks:
-            for batch in worker.read(store, task):
-                yield worker.columns(batch, fields, task.fields)
-        return
-    stop = Event()
-    queues: deque[_Waiting] = deque()
-    left = iter(tasks)
-    with _pool(threads, "read", len(tasks)) as pool:
+def _read(part: Callable[[], Iterator[pa.RecordBatch]], task: ReadTask, fields: tuple[Field, ...]) -> Iterator[Any]:
+    for batch in part():
+        yield worker.columns(batch, fields, task.fields)
 
-        def start() -> None:
-            task = next(left, None)
-            if task is not None:
-                queues.append(_Waiting(_WAITING_BYTES))
-                pool.submit(_fill, store, task, fields, queues[-1], stop)
 
-        try:
-            for _ in range(threads):
-                start()
-            while queues:
-                item = queues[0].get()
-                if isinstance(item, BaseException):
-                    raise item
-                if item is None:
-                    queues.popleft()
-                    start()
-                else:
-                    yield item
-        finally:
-            stop.set()
+def _counted(index: int, part: Callable[[], int]) -> Iterator[tuple[int, int]]:
+    yield index, part()
 
 
 def _pool(threads: int, name: str, tasks: int) -> ThreadPoolExecutor:
     """Threads for so many tasks; each thread decodes by itself if there are enough to use all cores."""
     return ThreadPoolExecutor(threads, name, parquet.one_of_many if tasks >= threads else None)
-
-
-class _Waiting(Queue[Any]):
-    """A queue whose `maxsize` counts the bytes of its batches."""
-
-    def _init(self, maxsize: int) -> None:
-        self._items: deque[Any] = deque()
-        self._bytes = 0
-
-    def _qsize(self) -> int:
-        return len(self._items) + self._bytes
-
-    def _put(self, item: Any) -> None:
-        self._items.append(item)
-        self._bytes += getattr(item, "nbytes", 0)
-
-    def _get(self) -> Any:
-        item = self._items.popleft()
-        self._bytes -= getattr(item, "nbytes", 0)
-        return item
-
-
-def _fill(store: Store, task: ReadTask, fields: tuple[Field, ...], queue: Queue[Any], stop: Event) -> None:
-    """Put a task's batches into `queue`, then None or the error that ended it; stop once `stop` is set."""
-    last: BaseException | None = None
-    try:
-        for batch in worker.read(store, task):
-            if not _enqueue(queue, worker.columns(batch, fields, task.fields), stop):
-                return
-    except BaseException as error:
-        last = error
-    _enqueue(queue, last, stop)
-
-
-def _enqueue(queue: Queue[Any], item: Any, stop: Event) -> bool:
-    while not stop.is_set():
-        with suppress(Full):
-            queue.put(item, timeout=0.1)
-            return True
-    return False
 
 
 def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:

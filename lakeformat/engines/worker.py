@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import layouts, murmur
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.engines import written
+from lakeformat.engines import ahead, written
 from lakeformat.engines.files import blob
 from lakeformat.engines.files.formats import blamed, opened
 from lakeformat.engines.kernels import assign, casts, rows, sorting
@@ -96,11 +96,26 @@ def read(store: Reader, task: ReadTask | BlobTask, batch_rows: int = BATCH_ROWS)
     if isinstance(task, MergeTask):
         yield from _merged(store, task, batch_rows)
         return
-    if task.deletes or task.taken_by:
-        store = deletes.load(store, dict.fromkeys(file for files in (*task.deletes, *task.taken_by) for file in files))
-    files = store.several(partial(_open, store, task), range(len(task.paths)))
-    for index, file in enumerate(files):
+    store = _with_deletes(store, task)
+    for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
         yield from _read_file(store, task, index, file, batch_rows)
+
+
+def parts(store: Reader, task: ReadTask) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+    """`read` in parts, in order, each of which another thread may read: files, and runs of row groups of large ones. A
+    file is opened when its part is requested."""
+    if isinstance(task, MergeTask):
+        yield partial(read, store, task)
+        return
+    for name in columns_of(task.predicate):
+        find_field(task.fields, name)
+    store = _with_deletes(store, task)
+    for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
+        runs = [] if task.file_format != "parquet" or any(task.beside) else file.runs_of_groups
+        if len(runs) < 2:
+            yield partial(_read_file, store, task, index, file, BATCH_ROWS)
+        else:
+            yield from (partial(_read_file, store, task, index, file.apart(), BATCH_ROWS, groups) for groups in runs)
 
 
 def write(
@@ -115,10 +130,10 @@ def write(
     """Write rows to files, split by partition and bucket, each of about `task.target_size_bytes`.
 
     Columns are matched by name; raises `InvalidInput` for a misfit. With `task.sort_by`, rows are first sorted,
-    partition by partition, with about `buffer_bytes` of them in memory at a time. At the end, the remaining files are
-    closed by `threads` threads. After an error the files are deleted as far as possible.
+    partition by partition, with about `buffer_bytes` of them in memory at a time. On `threads` threads rows are split,
+    and at the end the remaining files closed. After an error the files are deleted as far as possible.
     """
-    output = written.Files(store, task, buffer_bytes, chunk_bytes)
+    output = written.Files(store, task, buffer_bytes, chunk_bytes, threads)
     index, places = (task.keyed.index, task.keyed.places) if task.keyed else (None, None)
     assigner: hash_index.Assigner | key_places.Placer | None = None
     try:
@@ -130,57 +145,39 @@ def write(
             prepared = placer.settled(prepared)
         if task.sort_by:
             prepared = sorting.in_order(prepared, ordering(task), task.fields, buffer_bytes)
-        for batch in prepared:
-            if isinstance(batch, Copied):
-                output.copy(batch)
+        for item in ahead.read((partial(_split, batch, task) for batch in prepared), threads):
+            if isinstance(item, Copied):
+                output.copy(item)
                 continue
-            for partition, bucket, group in placed(batch, task):
-                if assigner is None:
-                    output.add(partition, bucket, group)
-                    continue
-                for assigned, part in assigner.split(partition, group):
-                    output.add(partition, assigned, part)
-        files = output.finish(threads)
+            partition, bucket, group = item
+            if assigner is None:
+                output.add(partition, bucket, group)
+                continue
+            for assigned, part in assigner.split(partition, group):
+                output.add(partition, assigned, part)
+        files = output.finish()
         return files if assigner is None else files + assigner.finish()
     except BaseException as error:
         output.abandon(error)
         raise
 
 
-def read_or_copy(
+def parts_or_copies(
     store: Reader,
     task: ReadTask,
     into: WriteTask,
     touches: Callable[[pa.Table, int, int], bool] | None = None,
     named: frozenset[str] = frozenset(),
     least_bytes: int = 0,
-) -> Iterator[pa.RecordBatch | Copied]:
-    """As `read`, but row groups of at least `least_bytes` that can be copied unchanged to files of `into` are returned
+) -> Iterator[Callable[[], Iterator[pa.RecordBatch | Copied]]]:
+    """As `parts`, but row groups of at least `least_bytes` that can be copied unchanged to files of `into` are returned
     as such: those without a changed row by `touches`, which gets their rows (with the columns `named`), the position of
     the first, and their number."""
     if isinstance(task, MergeTask) or not (_is_copyable(task, into) and into.partition is None):
-        yield from read(store, task)
+        yield from parts(store, task)
         return
     for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
-        with blamed(task.paths[index]):
-            counts = file.group_rows
-            # Of a single row group that is looked into, some row is changed.
-            copyable = [] if touches is not None and len(counts) == 1 else file.copyable(into, least_bytes)
-            copyable = copyable if _stands_as(file, task) else []
-        start = 0
-        for group, count in enumerate(counts):
-            copied = None
-            if group in copyable and count:
-                reading = partial(_columns_of_group, store, task, index, file, group)
-                if touches is None or not touches(reading(named), start, count):
-                    copied = _copied(reading, file, group, into)
-            if copied is not None:
-                yield copied
-            elif copyable:
-                yield from _read_file(store, task, index, file, BATCH_ROWS, [group])
-            start += count
-        if not copyable:
-            yield from _read_file(store, task, index, file, BATCH_ROWS)
+        yield partial(_groups_or_copies, store, task, index, file, into, touches, named, least_bytes)
 
 
 def needs_rows(task: ReadTask) -> bool:
@@ -192,17 +189,17 @@ def needs_rows(task: ReadTask) -> bool:
 
 def count(store: Reader, task: ReadTask) -> int:
     """The number of rows that satisfy the task's predicate; reads only the columns in it."""
+    return sum(part() for part in counts(store, task))
+
+
+def counts(store: Reader, task: ReadTask) -> Iterator[Callable[[], int]]:
+    """`count` in parts, as `parts` has them."""
     if isinstance(task, FilesTask) and not needs_rows(task):
-        if not any(task.deletes):
-            return task.row_count
-        store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
-        return sum(
-            count - int(np.searchsorted(deletes.positions(store, path, delete_files), count))
-            for path, count, delete_files in zip(task.paths, task.row_counts, task.deletes, strict=True)
-        )
+        yield partial(_count_of_files, store, task)
+        return
     named = columns_of(task.predicate)
     needed = tuple(field for field in task.fields if field.name in named) or task.fields[:1]
-    return sum(batch.num_rows for batch in read(store, replace(task, fields=needed)))
+    yield from (partial(_count, part) for part in parts(store, replace(task, fields=needed)))
 
 
 def row_groups(store: Reader, task: FilesTask) -> list[tuple[int, int]]:
@@ -241,9 +238,9 @@ def plain_columns(
     return plain
 
 
-def rewrite(store: Store, task: RewriteTask) -> list[WrittenFile]:
-    """Read, change and rewrite; see `RewriteTask`."""
-    files = write(store, _changed(store, task), task.write)
+def rewrite(store: Store, task: RewriteTask, threads: int = 1) -> list[WrittenFile]:
+    """Read, change and rewrite, on `threads` threads; see `RewriteTask`."""
+    files = write(store, ahead.read(_changed(store, task), threads), task.write, threads=max(1, threads))
     if task.changelog is None:
         return files
     try:
@@ -335,6 +332,26 @@ def _merged(store: Reader, task: MergeTask, batch_rows: int) -> Iterator[pa.Reco
             yield result
 
 
+def _with_deletes(store: Reader, task: FilesTask) -> Reader:
+    """The storage with the task's delete files, each of which is read once."""
+    files = dict.fromkeys(chain.from_iterable((*task.deletes, *task.taken_by)))
+    return deletes.load(store, files) if files else store
+
+
+def _count(part: Callable[[], Iterator[pa.RecordBatch]]) -> int:
+    return sum(batch.num_rows for batch in part())
+
+
+def _count_of_files(store: Reader, task: FilesTask) -> int:
+    if not any(task.deletes):
+        return task.row_count
+    store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
+    return sum(
+        count - int(np.searchsorted(deletes.positions(store, path, delete_files), count))
+        for path, count, delete_files in zip(task.paths, task.row_counts, task.deletes, strict=True)
+    )
+
+
 def _open(store: Reader, task: FilesTask, index: int) -> Any:
     with blamed(task.paths[index]):
         key = task.keys[index] if task.keys else None
@@ -355,6 +372,37 @@ def _is_copyable(task: FilesTask, into: WriteTask) -> bool:
     return (
         as_stored and alone and same and not made_of_rows and task.file_format == into.encoding.file_format == "parquet"
     )
+
+
+def _groups_or_copies(
+    store: Reader,
+    task: FilesTask,
+    index: int,
+    file: Any,
+    into: WriteTask,
+    touches: Callable[[pa.Table, int, int], bool] | None,
+    named: frozenset[str],
+    least_bytes: int,
+) -> Iterator[pa.RecordBatch | Copied]:
+    with blamed(task.paths[index]):
+        counts = file.group_rows
+        # Of a single row group that is looked into, some row is changed.
+        copyable = [] if touches is not None and len(counts) == 1 else file.copyable(into, least_bytes)
+        copyable = copyable if _stands_as(file, task) else []
+    start = 0
+    for group, count in enumerate(counts):
+        copied = None
+        if group in copyable and count:
+            reading = partial(_columns_of_group, store, task, index, file, group)
+            if touches is None or not touches(reading(named), start, count):
+                copied = _copied(reading, file, group, into)
+        if copied is not None:
+            yield copied
+        elif copyable:
+            yield from _read_file(store, task, index, file, BATCH_ROWS, [group])
+        start += count
+    if not copyable:
+        yield from _read_file(store, task, index, file, BATCH_ROWS)
 
 
 def _stands_as(file: Any, task: FilesTask) -> bool:
@@ -756,7 +804,8 @@ def _record_batch(columns: list[pa.Array], schema: pa.Schema, length: int) -> pa
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copied]:
+def _changed(store: Store, task: RewriteTask) -> Iterator[Callable[[], Iterator[pa.RecordBatch | Copied]]]:
+    """The changed rows, in parts, as `parts` has them."""
     changes = [
         condition
         for condition in (task.delete_where, task.update_where if task.assignments else None)
@@ -771,27 +820,34 @@ def _changed(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch | Copie
         )
 
     named = frozenset(name for change in changes for name in columns_of(change))
+    least_bytes = 0 if changes else _COPIED_BYTES
+    for read_task in task.read:
+        for part in parts_or_copies(store, read_task, task.write, touches if changes else None, named, least_bytes):
+            yield partial(_changed_part, part, task, read_task.fields)
+
+
+def _changed_part(
+    part: Callable[[], Iterator[pa.RecordBatch | Copied]], task: RewriteTask, fields: tuple[Field, ...]
+) -> Iterator[pa.RecordBatch | Copied]:
     is_blobs = task.write.blobs is not None and task.write.blobs.updates
-    for part in task.read:
-        least_bytes = 0 if changes else _COPIED_BYTES
-        for batch in read_or_copy(store, part, task.write, touches if changes else None, named, least_bytes):
-            if isinstance(batch, Copied):
-                yield batch
-                continue
-            mask = evaluation.mask(task.update_where, batch) if is_blobs else None
-            if task.assignments:
-                before, batch = batch, _assigned(batch, task, part.fields)
-                if task.write.keyed is not None and task.write.keyed.places is not None:
-                    batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
-            if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in part.fields:
-                batch = key_values.with_names(batch)
-            if mask is not None:
-                batch = batch.append_column(CHANGED.name, pc.fill_null(mask, False))
-            if task.write.first_row_id is not None:  # A column file.
-                batch = batch.select([f.name for f in task.write.fields])
-            if task.delete_where is not None:
-                batch = rows.keep(batch, pc.invert(evaluation.mask(task.delete_where, batch)))
+    for batch in part():
+        if isinstance(batch, Copied):
             yield batch
+            continue
+        mask = evaluation.mask(task.update_where, batch) if is_blobs else None
+        if task.assignments:
+            before, batch = batch, _assigned(batch, task, fields)
+            if task.write.keyed is not None and task.write.keyed.places is not None:
+                batch = key_places.moved(before, batch, task.write.keyed.places, task.write.keyed)
+        if task.write.keyed is not None and not task.write.keyed.is_numbered and VALUE_KIND in fields:
+            batch = key_values.with_names(batch)
+        if mask is not None:
+            batch = batch.append_column(CHANGED.name, pc.fill_null(mask, False))
+        if task.write.first_row_id is not None:  # A column file.
+            batch = batch.select([f.name for f in task.write.fields])
+        if task.delete_where is not None:
+            batch = rows.keep(batch, pc.invert(evaluation.mask(task.delete_where, batch)))
+        yield batch
 
 
 def _changelog(store: Store, task: RewriteTask) -> Iterator[pa.RecordBatch]:
@@ -901,6 +957,13 @@ def placed(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[tuple[Any, 
         key = [partition_value(value) for value in values]
         bucket = key.pop() if task.bucket is not None else None
         yield tuple(key), bucket, group
+
+
+def _split(batch: pa.RecordBatch | Copied, task: WriteTask) -> Iterator[Any]:
+    if isinstance(batch, Copied):
+        yield batch
+    else:
+        yield from placed(batch, task)
 
 
 def _buckets(batch: pa.RecordBatch, rule: BucketRule, fields: tuple[Field, ...]) -> pa.Array:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -48,9 +49,10 @@ class Copied:
 
 class Files:
     """The files of one write. Rows are buffered up to `buffer_bytes`; then those of the largest partition and bucket
-    are written to its file, or to disk: see `WriteTask.fans_out`."""
+    are written to its file, or to disk: see `WriteTask.fans_out`. Row groups are encoded on `threads` threads, also of
+    one file; which rows they have does not depend on when the threads are ready."""
 
-    def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int) -> None:
+    def __init__(self, store: Store, task: WriteTask, buffer_bytes: int, chunk_bytes: int, threads: int = 1) -> None:
         if task.encoding.file_format not in FORMATS:
             raise UnsupportedFeature(
                 f"file format {task.encoding.file_format!r} cannot be written; supported: {', '.join(FORMATS)}"
@@ -85,6 +87,11 @@ class Files:
         self._writers: dict[tuple[tuple[Any, ...], int | None], _Writer] = {}
         self._open: OrderedDict[int, _Writer] = OrderedDict()  # The least recently used first.
         self._waiting_bytes = 0
+        # Only Parquet's row groups can be encoded beside their file.
+        is_apart = self._format is parquet and not self._is_whole and task.blobs is None
+        self._most_threads, self._threads = threads, threads if is_apart else 1
+        self._pool: ThreadPoolExecutor | None = None
+        self._encoding: deque[_Encoding] = deque()
         # Changelog files are not looked up.
         self._indexed = None if task.content is Content.CHANGELOG else task.file_indexes
         self._types = {column.name: column.type for column in task.fields}
@@ -111,12 +118,16 @@ class Files:
             if size >= room:
                 self._relieve(writer)
         while self._waiting_bytes > self._buffer_bytes:
-            self._relieve(max(self._writers.values(), key=lambda writer: writer.waiting_bytes))
+            if self._encoding:
+                self._append_first()
+            else:
+                self._relieve(max(self._writers.values(), key=lambda writer: writer.waiting_bytes))
 
     def copy(self, copied: Copied) -> None:
         """Copy a row group as it is stored, after the rows before it."""
         writer, stored = self._writer(copied.partition, copied.bucket), copied.stored
         self._flush(writer)
+        self._settle(writer)
         file = writer.file or self._start(writer)
         file.row_count += stored.row_count
         file.added_bytes += stored.size_bytes
@@ -126,14 +137,17 @@ class Files:
         if file.output.size() >= self._task.target_size_bytes:
             self._close(writer)
 
-    def finish(self, threads: int) -> list[WrittenFile]:
+    def finish(self) -> list[WrittenFile]:
         """Close all files; they are in the order in which their partitions and buckets came."""
-        writers = list(self._writers.values())
+        writers, threads = list(self._writers.values()), self._most_threads
         ending = sorted(writers, key=lambda writer: writer.file is None)  # No more are open at the same time.
         if len(writers) < 2:
+            self._ending = not self._encoding  # No thread for a file's only rows.
             for writer in writers:
                 self._end(writer)
         else:
+            while self._encoding:
+                self._append_first()
             self._ending = True
             few = (
                 len(writers) < _FEW_WRITERS and self._waiting_bytes < _PIECE_MIN
@@ -141,10 +155,12 @@ class Files:
             for _ in self._store.several(self._end, ending, 1 if few else threads):
                 pass
         self._let_go()
+        assert not self._encoding, self._task
         order = {(writer.partition, self._bucket(writer)): at for at, writer in enumerate(writers)}
         return sorted(self._written, key=lambda file: order[file.partition, file.bucket])
 
     def abandon(self, error: BaseException) -> None:
+        self._encoding.clear()
         self._let_go()
         unfinished = []
         for writer in self._open.values():
@@ -181,11 +197,16 @@ class Files:
         file = writer.file
         if self._is_whole:
             return self._chunk_bytes
-        if file is None or not file.added_bytes:
-            return max(_PIECE_MIN, min(self._chunk_bytes, self._task.target_size_bytes))
-        size = file.output.size()
-        left = (self._task.target_size_bytes - size) * file.added_bytes / max(1, size)
-        return max(_PIECE_MIN, min(self._chunk_bytes, int(left)))
+        left = self._task.target_size_bytes if file is None else self._left_bytes(file)
+        return max(_PIECE_MIN, min(self._chunk_bytes, left))
+
+    def _left_bytes(self, file: _Open) -> int:
+        """The bytes in memory that make the file as large as it shall be, by those of it that are encoded."""
+        left = float(self._task.target_size_bytes)
+        if file.added_bytes:
+            size = file.output.size()
+            left = (left - size) * file.added_bytes / max(1, size)
+        return int(left) - file.encoding_bytes
 
     def _relieve(self, writer: _Writer) -> None:
         """Move buffered rows out of memory."""
@@ -209,6 +230,9 @@ class Files:
         writer.waiting, writer.waiting_bytes = [], 0
 
     def _let_go(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
         if self._disk is not None:
             self._disk.close()
             self._disk = None
@@ -252,14 +276,48 @@ class Files:
             for index in indexes.values():
                 index.add(values, self._types[name])
         file.row_count += table.num_rows
-        file.added_bytes += waited_bytes
         self._open.move_to_end(id(writer))
         if self._leaves_out:
             table = _table_of(table, self._task.fields, self._kept_fields)
-        with _unwritable(file.path):
-            file.output.add(table)
+        if self._threads > 1 and not self._ending:
+            self._encode(file, table, waited_bytes)
+        else:
+            self._settle(writer)
+            file.added_bytes += waited_bytes
+            with _unwritable(file.path):
+                file.output.add(table)
+        if file.encoding_bytes and self._left_bytes(file) <= 0:
+            self._settle(writer)
         if self._is_whole or file.output.size() >= self._task.target_size_bytes:
             self._close(writer)
+
+    def _encode(self, file: _Open, table: pa.Table, size: int) -> None:
+        """Encode rows on another thread; they are written when their turn comes."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "encode")
+        while len(self._encoding) > self._threads:
+            self._append_first()
+        with _unwritable(file.path):
+            file.output.prepare(table)
+        self._encoding.append(_Encoding(file, self._pool.submit(file.output.encode, table), size))
+        file.encoding_bytes += size
+        self._waiting_bytes += size
+
+    def _append_first(self) -> None:
+        """Write the rows that were encoded first to their file."""
+        encoding = self._encoding.popleft()
+        file = encoding.file
+        self._waiting_bytes -= encoding.size
+        file.encoding_bytes -= encoding.size
+        file.added_bytes += encoding.size
+        with _unwritable(file.path):
+            for row_group in encoding.row_groups.result():
+                file.output.append(row_group)
+
+    def _settle(self, writer: _Writer) -> None:
+        """Write all rows of the file that are being encoded."""
+        while writer.file is not None and writer.file.encoding_bytes:
+            self._append_first()
 
     def _log(self, writer: _Writer, table: pa.Table, keyed: KeyValues) -> None:
         """Write rows in their order to a changelog file."""
@@ -302,6 +360,7 @@ class Files:
         return path, _Sink(self._store.create_stream(path))
 
     def _close(self, writer: _Writer, content: Content | None = None) -> None:
+        self._settle(writer)
         file = writer.file
         if file is None:
             return
@@ -432,8 +491,18 @@ class _Open:
     blobs: blob.Output | None = None  # The output, if there are blob files beside the file.
     row_count: int = 0
     added_bytes: int = 0  # In memory.
+    encoding_bytes: int = 0  # In memory, of rows that are being encoded.
     keys: KeyRange | None = None
     indexes: dict[str, dict[str, file_index.Index]] = field(default_factory=dict)  # By column, by kind.
+
+
+@dataclass(slots=True)
+class _Encoding:
+    """Rows of a file that are being encoded."""
+
+    file: _Open
+    row_groups: Future[list[parquet.Encoded]]
+    size: int  # Bytes in memory.
 
 
 @dataclass(slots=True)

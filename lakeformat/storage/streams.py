@@ -114,6 +114,10 @@ class Ranges(io.RawIOBase):
         self._ahead: list[tuple[int, memoryview]] = []  # Sorted by start.
         self._last = 0, memoryview(b"")
 
+    def apart(self) -> Ranges:
+        """The same file for another thread, without what was fetched of it but its last bytes."""
+        return Ranges(self.name, self._size, self._fetch, self._tail[1])
+
     def readable(self) -> bool:
         return True
 

@@ -76,6 +76,11 @@ class _Ranged(pa.PythonFile):
 
     def __init__(self, source: Any) -> None:
         self.prefetch = source.prefetch
+        self._ranges = source
+
+    def apart(self) -> _Ranged:
+        """The same file for another thread, with ranges of its own."""
+        return _Ranged(self._ranges.apart())
 
 
 def new_job() -> str:

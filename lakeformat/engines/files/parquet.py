@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import accumulate
@@ -33,6 +34,7 @@ BATCH_BYTES = 16 << 20  # Bytes of rows that are read together, unless a single 
 GROUP_ROWS = 1 << 17  # Rows of a row group in sorted files, so that readers can skip row groups.
 
 _BUFFER_BYTES = 4 << 20  # Bytes of a column chunk that are read at a time.
+_RUN_BYTES = 8 << 20  # Encoded bytes of row groups from which on another thread may read the next.
 _AHEAD_BYTES = 64 << 20  # Stored bytes of row groups that are read ahead together.
 # The least bytes of a value in memory.
 _WIDTHS = {"INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
@@ -79,8 +81,7 @@ class Stored:
     def chunk(self, start: int, end: int) -> bytes:
         """The pages of a column. Raises `CorruptFile` if some are missing or do not match their checksums."""
         try:
-            self.source.seek(start)
-            data: bytes = self.source.read(end - start)
+            data: bytes = self.source.read_at(end - start, start)  # Other threads may read the same source.
             if len(data) != end - start:
                 raise CorruptFile(
                     f"{self.path}: it ends at byte {start + len(data)}, and its footer says {end} or more"
@@ -95,17 +96,27 @@ class Stored:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A row group of a file that is being written, encoded beside it."""
+
+    content: pa.Buffer
+    row_group: bytes  # As `parquet_footer` has it.
+    spans: tuple[tuple[int, int], ...]  # The start and end of each column's pages.
+    extra: dict[int, ColumnStats]  # As `statistics.beside_footer` gives them.
+
+
 class File:
     """A Parquet file opened for reading."""
 
-    def __init__(self, source: Any, path: str, key: FileKey | None = None) -> None:
+    def __init__(self, source: Any, path: str, key: FileKey | None = None, metadata: Any = None) -> None:
         self._source, self._path, self._is_encrypted = source, path, key is not None
         # Arrow's prefetching requests ranges one by one through Python; `Ranges` fetches them together.
         self._prefetch = getattr(source, "prefetch", None)
         self._options: dict[str, Any] = {"page_checksum_verification": True, "pre_buffer": False}
         if key is not None:
             self._options["decryption_properties"] = _decryption(key)
-        self._file = pq.ParquetFile(source, **self._options)
+        self._file = pq.ParquetFile(source, **self._options, metadata=metadata)
         self.row_count: int | None = self._file.metadata.num_rows
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
@@ -154,6 +165,28 @@ class File:
         """The number of rows of each row group."""
         return [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
 
+    @property
+    def runs_of_groups(self) -> list[list[int]]:
+        """The row groups in runs of `_RUN_BYTES` or more, which `apart` can read on other threads."""
+        runs: list[list[int]] = [[]]
+        size = 0
+        for group in range(0 if self._is_encrypted else self._file.metadata.num_row_groups):
+            if size >= _RUN_BYTES:
+                runs.append([])
+                size = 0
+            runs[-1].append(group)
+            size += self._file.metadata.row_group(group).total_byte_size
+        return runs
+
+    def apart(self) -> File:
+        """The same file for another thread; its footer is not read again."""
+        source = self._other_source
+        return File(source, self._path, metadata=self._file.metadata)
+
+    @property
+    def _other_source(self) -> Any:
+        return self._source.apart() if hasattr(self._source, "apart") else self._source
+
     def copyable(self, task: WriteTask, least_bytes: int) -> list[int]:
         """The row groups of at least `least_bytes` (stored) that can be copied unchanged to a file of `task`: they have
         the schema and codec that it would write."""
@@ -191,7 +224,9 @@ class File:
             return None
         by_name = {field.name: field for field in task.fields}
         extra = statistics.beside_footer(rows, tuple(by_name[name] for name in rows.column_names), _writes_int96(task))
-        return Stored(self._source, self._path, row_group, spans, extra, metadata.num_rows, metadata.total_byte_size)
+        return Stored(
+            self._other_source, self._path, row_group, spans, extra, metadata.num_rows, metadata.total_byte_size
+        )
 
     @cached_property
     def _footer(self) -> parquet_footer.Footer:
@@ -413,21 +448,63 @@ class Output:
         self._has_uuids = _holds(task.fields, Kind.UUID)
         self._is_ordered = task.keyed is not None or bool(task.sort_by)
         self._writer: pq.ParquetWriter | None = None
+        self._settings: dict[str, Any] = {}
         # For each row group: itself, if it was copied;
         # otherwise the number of bytes before it that Arrow does not know about.
         self._groups: list[bytes | int] = []
         self._copied_bytes = 0
 
     def add(self, table: pa.Table) -> None:
-        if self._int96 and _ARROW < 23:
-            self._refuse_before_1970(table)
-        if self._writer is None and _shreds(self._task):
-            self._shred(table)
-        writer = self._writer = self._writer or self._opened(table)
-        rows = max(1, min(table.num_rows, GROUP_ROWS) if self._is_ordered else table.num_rows)
-        for start in range(0, max(1, table.num_rows), rows):
+        self.prepare(table)
+        assert self._writer is not None, table
+        for start, rows in self._groups_of(table):
             self._extra.append(statistics.beside_footer(table.slice(start, rows), self._fields, self._int96))
             self._groups.append(self._copied_bytes)
+        self._writer.write_table(self._as_stored(table), row_group_size=self._group_rows(table))
+
+    def prepare(self, table: pa.Table) -> None:
+        """Check rows that come next, and choose by the first how the file is encoded; before each `encode`."""
+        if self._int96 and _ARROW < 23:
+            self._refuse_before_1970(table)
+        if self._writer is None:
+            if _shreds(self._task):
+                self._shred(table)
+            self._settings = self._settings_for(table)
+            self._writer = self._opened(self._sink)
+
+    def encode(self, table: pa.Table) -> list[Encoded]:
+        """The row groups of a table, to be written by `append`; several threads may encode at the same time."""
+        sink = pa.BufferOutputStream()
+        writer = self._opened(sink)
+        writer.write_table(self._as_stored(table), row_group_size=self._group_rows(table))
+        writer.close()
+        content, metadata = sink.getvalue(), writer.writer.metadata
+        end = memoryview(content)
+        size = int.from_bytes(end[-8:-4], "little")
+        row_groups = parquet_footer.parse(bytes(end[-8 - size : -8]), "").row_groups
+        encoded = []
+        for index, (start, rows) in enumerate(self._groups_of(table)):
+            group = metadata.row_group(index)
+            spans = tuple(_span(group.column(column)) for column in range(group.num_columns))
+            extra = statistics.beside_footer(table.slice(start, rows), self._fields, self._int96)
+            encoded.append(Encoded(content, row_groups[index], spans, extra))
+        return encoded
+
+    def append(self, encoded: Encoded) -> None:
+        """Write an encoded row group after those before it."""
+        content = memoryview(encoded.content)
+        chunks = (content[start:end] for start, end in encoded.spans)
+        self._append(chunks, encoded.row_group, encoded.extra)
+
+    def _group_rows(self, table: pa.Table) -> int:
+        return max(1, min(table.num_rows, GROUP_ROWS) if self._is_ordered else table.num_rows)
+
+    def _groups_of(self, table: pa.Table) -> list[tuple[int, int]]:
+        """(the first row, the number of rows) of each row group of a table."""
+        rows = self._group_rows(table)
+        return [(start, min(rows, table.num_rows - start)) for start in range(0, max(1, table.num_rows), rows)]
+
+    def _as_stored(self, table: pa.Table) -> pa.Table:
         if self._has_uuids:
             given = zip(table.columns, self._fields, strict=True)
             columns = [casts.rebuilt(layouts.plain(column), field.type, _marked) for column, field in given]
@@ -438,21 +515,25 @@ class Output:
             table = table.set_column(
                 index, self._schema.field(index), pa.chunked_array(chunks, self._schema.types[index])
             )
-        writer.write_table(table, row_group_size=rows)
+        return table
 
     def copy(self, stored: Stored) -> None:
         """Copy a `copyable` row group of another file unchanged."""
         if (prefetch := getattr(stored.source, "prefetch", None)) is not None:
             prefetch(stored.spans)
+        self._append((stored.chunk(*span) for span in stored.spans), stored.row_group, stored.extra)
+
+    def _append(self, chunks: Iterable[Any], row_group: bytes, extra: dict[int, ColumnStats]) -> None:
+        """Write the pages of the columns of a row group, which Arrow does not know about."""
         starts = []
-        for start, end in stored.spans:
+        for chunk in chunks:
             starts.append(max(self._sink.tell(), len(_MAGIC)))
-            self._sink.write_raw(stored.chunk(start, end))
-            self._copied_bytes += end - start
-        row_group = parquet_footer.moved(stored.row_group, starts)
-        assert row_group is not None, stored
-        self._groups.append(row_group)
-        self._extra.append(stored.extra)
+            self._sink.write_raw(chunk)
+            self._copied_bytes += len(chunk)
+        moved = parquet_footer.moved(row_group, starts)
+        assert moved is not None, row_group
+        self._groups.append(moved)
+        self._extra.append(extra)
 
     def give_up(self) -> None:
         """Abandon the file; nothing more is written to it."""
@@ -465,7 +546,9 @@ class Output:
 
     def close(self) -> tuple[dict[int, ColumnStats], tuple[int, ...]]:
         """(statistics by field id, offsets of the row groups); the sink stays open."""
-        writer = self._writer or self._opened(self._schema.empty_table())
+        if self._writer is None:
+            self._settings = self._settings_for(self._schema.empty_table())
+        writer = self._writer or self._opened(self._sink)
         self._sink.end = bytearray()
         writer.close()
         end, metadata = bytes(self._sink.end), writer.writer.metadata
@@ -513,28 +596,37 @@ class Output:
                         f"this is {pa.__version__}"
                     )
 
-    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+    def _settings_for(self, first: pa.Table) -> dict[str, Any]:
+        """What Arrow's writer is told, by the first rows."""
         task = self._task
         row_bytes = max(1, first.nbytes // max(1, first.num_rows))
-        try:
+        with self._refusing_options():
             page = int(task.encoding.options.get("parquet.page.size", 1 << 20))
-            return pq.ParquetWriter(
-                self._sink,
-                self._schema,
-                compression=_codec(task.encoding.compression),
-                compression_level=_level(task.encoding),
-                use_dictionary=_dictionaries(first, self._schema, task.encoding.options),
-                use_deprecated_int96_timestamps=self._int96,
-                data_page_size=page,
+            return {
+                "compression": _codec(task.encoding.compression),
+                "compression_level": _level(task.encoding),
+                "use_dictionary": _dictionaries(first, self._schema, task.encoding.options),
+                "use_deprecated_int96_timestamps": self._int96,
+                "data_page_size": page,
                 # Arrow checks a page's size only after so many rows.
-                write_batch_size=max(1, min(_PAGE_ROWS, page // row_bytes)),
-                dictionary_pagesize_limit=int(task.encoding.options.get("parquet.dictionary.page.size", 1 << 20)),
-                store_schema=False,
-                store_decimal_as_integer=True,
-                write_page_checksum=True,
+                "write_batch_size": max(1, min(_PAGE_ROWS, page // row_bytes)),
+                "dictionary_pagesize_limit": int(task.encoding.options.get("parquet.dictionary.page.size", 1 << 20)),
+                "store_schema": False,
+                "store_decimal_as_integer": True,
+                "write_page_checksum": True,
                 # Geometries have no order, so Parquet allows no bounds for them.
-                write_statistics=_ordered(task.fields, self._schema),
-            )
+                "write_statistics": _ordered(task.fields, self._schema),
+            }
+
+    def _opened(self, sink: Any) -> pq.ParquetWriter:
+        with self._refusing_options():
+            return pq.ParquetWriter(sink, self._schema, **self._settings)
+
+    @contextmanager
+    def _refusing_options(self) -> Iterator[None]:
+        task = self._task
+        try:
+            yield
         except (ValueError, OSError) as error:
             raise InvalidInput(
                 f"options of the table for Parquet, compression {task.encoding.compression!r}: {error}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -253,7 +254,8 @@ def changed(
     def touches(_: pa.Table, start: int, count: int) -> bool:
         return bool((choice.clauses[start : start + count] != outcomes.NONE).any())
 
-    for batch in worker.read_or_copy(store, task, into, touches) if whole else worker.read(store, task):
+    parts = worker.parts_or_copies(store, task, into, touches) if whole else worker.parts(store, task)
+    for batch in chain.from_iterable(part() for part in parts):
         if isinstance(batch, Copied):
             yield batch
             continue
