@@ -210,7 +210,7 @@ class Follower:
         if self._restart:
             self._empty_table(position)
         elif self.progress is None:
-            self._commit(None, Progress(position.text))
+            self._commit(None, Progress(position.text, where=self.source_table.where))
 
     def begin(self, position: Position, size: int, is_over: Callable[[], bool]) -> None:
         """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which
@@ -219,7 +219,7 @@ class Follower:
         if self._restart:
             self._empty_table(position)
         if self.progress is None:
-            self.progress = Progress(position.text)
+            self.progress = Progress(position.text, where=self.source_table.where)
         is_rewritten = self._is_rewritten(self.source_table)
         self._join()
         # Entries of dropped shards stay.
@@ -253,7 +253,7 @@ class Follower:
     def _renew(self, now: SourceTable, is_rewritten: bool) -> None:
         """Follow the source table as it is `now`; compare all rows if they may have changed without the log."""
         assert self.progress is not None
-        self.progress = replace(self.progress, version=now.version)
+        self.progress = replace(self.progress, version=now.version, where=now.where)
         self.evolve(now, None)
         if is_rewritten or self.progress.compares:
             self.compare(self._size)
@@ -272,7 +272,8 @@ class Follower:
 
     def _empty_table(self, position: Position) -> None:
         """Restart: a commit that deletes all rows and records the new position."""
-        self.progress, self._restart = Progress(position.text, kept=tuple(sorted(self._kept().items()))), False
+        kept, where = tuple(sorted(self._kept().items())), self.source_table.where
+        self.progress, self._restart = Progress(position.text, kept=kept, where=where), False
         made = self.table.truncate(properties={**self._extra, **self.progress.properties(self._follows)})
         self._number, self._recorded = self._next_number(), self.progress
         if made is None:
@@ -579,13 +580,15 @@ class Follower:
     # --- rows that changed without the log ---
 
     def _is_rewritten(self, now: SourceTable) -> bool:
-        """Whether something changed rows of the table without the log since its version,
-        e.g. ALTER COLUMN ... TYPE ... USING."""
+        """Whether something changed rows of the table without the log since its version, e.g. ALTER COLUMN ... TYPE ...
+        USING, or the table has the rows of another row filter."""
         assert self.progress is not None
         before, names = self.progress.version, {column.name for column in self.table.schema.fields}
-        if not before or not (self.progress.is_complete or self.progress.views):
+        if not (self.progress.is_complete or self.progress.views):
             return False
-        return not names.isdisjoint(self.source.rewritten(before, now))
+        if self.progress.where != now.where:
+            return True
+        return before != "" and not names.isdisjoint(self.source.rewritten(before, now))
 
     def compare(self, size: int) -> None:
         """Make the table what the source is in a new view: commits of at most `size` rows with what differs. Changes

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from lakeformat import clock
 from lakeformat.cdc import progress
+from lakeformat.cdc.filters import filtered
 from lakeformat.cdc.shards import Shards
 from lakeformat.cdc.source import InUse, Position, Source, SourceTable, Transactions
 from lakeformat.lake import Lake
@@ -34,6 +35,9 @@ def lag_seconds(source: Source, source_table: str | re.Pattern[str], lake: Lake,
         return None
     if source.retention.kept_apart([declared.name]):
         source = source.apart(declared.name)
+    if saved[1].where:
+        source = filtered(source, {declared.name: saved[1].where})
+        declared = source.describe(declared.name, target.schema.primary_key)
     after, until = source.parse(saved[1].position), source.position()
     if until <= after:
         return 0.0

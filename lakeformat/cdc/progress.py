@@ -12,7 +12,7 @@ from lakeformat.table import Table
 
 SOURCE, POSITION, SNAPSHOT, COMMITTED = "cdc.source", "cdc.position", "cdc.snapshot", "cdc.committed-ms"
 FILLING, SHARDS, KEPT = "cdc.filling", "cdc.shards", "cdc.kept"
-VERSION, COMPARES = "cdc.version", "cdc.compares"
+VERSION, COMPARES, WHERE = "cdc.version", "cdc.compares", "cdc.where"
 USER = "cdc"  # Commit user of the stream.
 RESTART = "cdc.restart"  # Snapshot property: the name of the last restart.
 _RESTORED = "lakeformat.restored-from"  # Property of a rollback's snapshot: the snapshot that it restored.
@@ -55,6 +55,7 @@ class Progress:
     compares: bool = (
         False  # Whether rows are being compared with the source's; the table is then of no single position.
     )
+    where: str = ""  # `SourceTable.where` of the rows in the table.
 
     @property
     def upto(self) -> tuple[str, ...] | None:
@@ -78,6 +79,8 @@ class Progress:
             properties[VERSION] = self.version
         if self.compares:
             properties[COMPARES] = "true"
+        if self.where:
+            properties[WHERE] = self.where
         if self.is_complete and not views:
             return properties
         return properties | {SNAPSHOT: json.dumps([self.is_complete, views])}
@@ -125,7 +128,8 @@ def _parse(properties: Mapping[str, str], name: str) -> Progress:
         wrong = {key: properties.get(key) for key in (SNAPSHOT, FILLING, SHARDS, KEPT)}
         raise CorruptTable(f"{name}: properties {wrong} are none of a sync's ({error})") from error
     version, compares = properties.get(VERSION, ""), properties.get(COMPARES) == "true"
-    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts, kept, version, compares)
+    where = properties.get(WHERE, "")
+    return Progress(properties[POSITION], viewed, bool(is_complete), filling, parts, kept, version, compares, where)
 
 
 def _key(texts: list[str] | None) -> tuple[str, ...] | None:

@@ -195,9 +195,9 @@ class Shards:
             np.concatenate([getattr(part, what) for part in every])[order]
             for what in ("ends", "transactions", "committed_ms")
         )
-        return TableChanges(
-            now, rows.take(pa.array(order)), ends, transactions, times, places[order], unknown, tuple(emptied)
-        )
+        has_old_rows, rows = all(part.has_old_rows for part in every), rows.take(pa.array(order))
+        places = places[order]
+        return TableChanges(now, rows, ends, transactions, times, places, unknown, tuple(emptied), has_old_rows)
 
     def acknowledge(self, position: Position) -> None:
         self._source.acknowledge(position)
@@ -276,7 +276,8 @@ def _union(name: str, parts: Collection[SourceTable], names: tuple[str, ...]) ->
                 )
     everywhere = set.intersection(*({field.name for field in part.fields} for part in parts)) | {DATABASE, TABLE}
     made = [replace(field, nullable=field.nullable or field.name not in everywhere) for field in fields.values()]
-    return SourceTable(name, (*made[2:], *made[:2]), first.key, first.comment, parts=names)
+    old_rows = all(part.logs_old_rows for part in parts)
+    return SourceTable(name, (*made[2:], *made[:2]), first.key, first.comment, parts=names, logs_old_rows=old_rows)
 
 
 def _fitted(rows: pa.Table, shard: str, table: SourceTable) -> pa.Table:

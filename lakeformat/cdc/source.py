@@ -44,6 +44,8 @@ class SourceTable:
     is_unique: bool = False  # Whether the database enforces that keys are unique.
     parts: tuple[str, ...] = ()  # The shards of a merged table (`Shards`).
     version: str = ""  # What `Source.rewritten` compares.
+    where: str = ""  # The condition of the rows that are followed (`filtered`).
+    logs_old_rows: bool = True  # Whether the log has the whole old rows of updates and deletes.
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -91,6 +93,7 @@ class TableChanges:
     places: np.ndarray  # Per row: its place among the changes of all tables in the batch.
     unknown: Mapping[str, np.ndarray]  # Per column: mask of rows whose unchanged value the log omits.
     emptied: tuple[Emptied, ...] = ()
+    has_old_rows: bool = True  # Whether all updates come with their old rows, and deletes have more than their keys.
 
 
 @dataclass(frozen=True, slots=True)

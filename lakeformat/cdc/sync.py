@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from lakeformat.cdc import failures
 from lakeformat.cdc.computed import NONE, Computed
+from lakeformat.cdc.filters import filtered
 from lakeformat.cdc.follow import Follower, Report, require_names
 from lakeformat.cdc.run import BATCH_ROWS, Beside, Limits, Run, Until, run
 from lakeformat.cdc.shards import Shards, matching
@@ -42,6 +43,7 @@ def sync_table(
     reconnect_seconds: float = 600.0,
     on_progress: Callable[[Report], None] | None = None,
     slot_shared_with: Mapping[str | re.Pattern[str], str] | None = None,
+    where: str | None = None,
 ) -> Report:
     """Copy `source_table` into `table`, then apply its changes: first a snapshot of its rows, then its transactions, in
     commits of about `batch_rows` rows. Each call continues from the position in the table,
@@ -63,7 +65,10 @@ def sync_table(
     it ends); a database that cannot be reached at first is an error at once. `on_progress` gets the report so far after
     each commit. `snapshot_properties` are written into each snapshot. `slot_shared_with`: further source tables and
     patterns, with their tables in `lake`, that other calls follow through PostgreSQL's same slot, which then keeps what
-    any of them lacks. Without it, a slot that serves another table is refused.
+    any of them lacks. Without it, a slot that serves another table is refused. `where`: only the rows that satisfy this
+    condition, Spark SQL over the source's columns, are in the table: a row that an update makes satisfy it is inserted,
+    and one that no longer does is deleted. PostgreSQL needs REPLICA IDENTITY FULL for it. A sync with another condition
+    than before compares all rows.
 
     Raises `SourceError` if the database is not set up or cannot be reached, `NotFound` if it no longer has the changes,
     `UnsupportedFeature` if a schema change cannot be followed, and `Conflict` if another process writes the same table.
@@ -73,6 +78,8 @@ def sync_table(
         pattern, shards = source_table, source
         source = _reconnected(source, lambda: Shards.matching(shards, pattern))
         source_table = pattern.pattern
+    if where is not None:
+        source = filtered(source, {source_table: where})
     declared = _reconnected(source, lambda: source.describe(source_table, primary_key))
     computed = Computed.parse(computed_columns or {})
     follower = _follower(
@@ -114,6 +121,7 @@ def sync_database(
     poll_seconds: float = 1.0,
     reconnect_seconds: float = 600.0,
     on_progress: Callable[[Report], None] | None = None,
+    row_filters: Mapping[str, str] | None = None,
 ) -> dict[str, Report]:
     """Sync all tables of a database whose names (`schema.table`)
     match `including` and not `excluding` into tables of `namespace`.
@@ -125,6 +133,7 @@ def sync_database(
     why. `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`;
     it is reported as `*.name`. `restart`: empty the tables and take new snapshots, as in `sync_table`. PostgreSQL's
     slot keeps what the tables of earlier calls lack that these names leave out, or that cannot be followed.
+    `row_filters`: by source name, the condition that rows of the table satisfy, as `where` in `sync_table`.
 
     `until="stopped"` also follows tables that match later (unless `merge_shards`), and tries a table that stopped
     again, after pauses of 1 to 60 seconds, as it may have been renamed for a moment.
@@ -139,8 +148,11 @@ def sync_database(
         source, names = Shards(source, merged), list(merged)
 
     own_names = dict(table_names or {})
-    if (unknown := sorted(own_names.keys() - set(names))) and limits.until is Until.NOW:
-        raise InvalidInput(f"table_names: {unknown[0]!r} is no table to follow; there are {', '.join(names)}")
+    for what, chosen in (("table_names", own_names), ("row_filters", row_filters or {})):
+        if (unknown := sorted(chosen.keys() - set(names))) and limits.until is Until.NOW:
+            raise InvalidInput(f"{what}: {unknown[0]!r} is no table to follow; there are {', '.join(names)}")
+    if row_filters:
+        source = filtered(source, row_filters)
 
     def target(name: str) -> str:
         if name in own_names:

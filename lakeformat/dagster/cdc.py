@@ -124,6 +124,7 @@ def cdc_assets(
     partition_by: Mapping[str, Sequence[str]] | None = None,
     table_properties: Mapping[str, str] | None = None,
     metadata: Mapping[str, Any] | None = None,
+    row_filters: Mapping[str, str] | None = None,
     **asset: Any,
 ) -> list[dg.AssetsDefinition]:
     """One asset per followed table. Its runs bring the table up to date by `sync_table`.
@@ -139,6 +140,7 @@ def cdc_assets(
         primary_keys: By database name (or pattern): the key of a table that declares none.
         computed_columns: By database name (or pattern): as in `sync_table`.
         partition_by: By database name (or pattern): the partitioning of a table that is created.
+        row_filters: By database name (or pattern): the condition that rows satisfy, as `where` in `sync_table`.
         asset: Further arguments of `dg.asset`: `group_name`, `owners`, `tags`, `automation_condition`
             (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
     """
@@ -150,7 +152,14 @@ def cdc_assets(
         raise InvalidInput(
             f"two of the tables have the same text: {', '.join(named)}; leave the table or the pattern out"
         )
-    for what, given in (("primary_keys", keys), ("partition_by", partitions), ("computed_columns", computed)):
+    filters = dict(row_filters or {})
+    by_table: dict[str, Mapping[str, Any]] = {
+        "primary_keys": keys,
+        "partition_by": partitions,
+        "computed_columns": computed,
+        "row_filters": filters,
+    }
+    for what, given in by_table.items():
         if unknown := sorted(given.keys() - named.keys()):
             raise InvalidInput(f"{what} names {unknown[0]!r}; the tables are {', '.join(named)}")
     common = {"format": format, "table_properties": dict(table_properties or {}), **(metadata or {})}
@@ -163,6 +172,7 @@ def cdc_assets(
             keys.get(name),
             partitions.get(name, ()),
             computed.get(name, {}),
+            filters.get(name),
             common,
             dict(asset),
         )
@@ -251,6 +261,7 @@ def _followed(
     primary_key: Sequence[str] | None,
     partition_by: Sequence[str],
     computed_columns: Mapping[str, str],
+    where: str | None,
     common: Mapping[str, Any],
     asset: dict[str, Any],
 ) -> dg.AssetsDefinition:
@@ -296,6 +307,7 @@ def _followed(
                     to.format,
                     primary_key=primary_key,
                     computed_columns=computed_columns,
+                    where=where,
                     partition_by=partition_by,
                     properties=dict(to.properties),
                     # A retry and a re-execution continue the restart of the first attempt.

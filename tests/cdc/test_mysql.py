@@ -33,6 +33,7 @@ from tests.cdc.following import (
     every_change_comes_once,
     mysql_workload,
     replay,
+    the_rows_of_a_filter_are_followed,
     two_syncs_at_once,
     wide_rows_are_read_in_chunks_by_bytes,
 )
@@ -1168,3 +1169,13 @@ def test_the_walk_of_the_page_runs(server, tmp_path, monkeypatch):
     for block in re.findall(r'```py title="MariaDB"\n(.*?)```', page, re.DOTALL):
         exec(compile(block, "docs/cdc.md", "exec"), seen)
     seen["source"].close()
+
+
+@FORMATS
+@pytest.mark.parametrize("seed", WORKLOADS)
+def test_the_rows_of_a_filter_are_followed(run, server, format, seed):
+    source = MySql(server.url)
+    work = mysql_workload(run, "t", seed)
+    rows_there = lambda where: list(run(f"SELECT id, version FROM t WHERE {where} ORDER BY id"))  # noqa: E731
+    the_rows_of_a_filter_are_followed(source, f"{run.name}.t", work, rows_there, format, seed)
+    source.close()

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake, NotFound, SourceError, UnsupportedFeature
-from lakeformat.cdc import Postgres, sync_database, sync_table
+from lakeformat.cdc import Postgres, lag_seconds, sync_database, sync_table
 from lakeformat.cli.app import run as run_command
 from lakeformat.storage.memory import MemoryFiles
 from tests.cdc.each_call import STEP, World, every_call_fails_once
@@ -40,6 +40,7 @@ from tests.cdc.following import (
     every_change_comes_once,
     postgres_workload,
     replay,
+    the_rows_of_a_filter_are_followed,
     two_syncs_at_once,
     wide_rows_are_read_in_chunks_by_bytes,
 )
@@ -713,7 +714,7 @@ def test_tables_of_a_database_stop_alone(server, source, lake, tmp_path, capsys)
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["table"], told["snapshot_rows"], told["rows_per_second"] > 0) == ("d.x_a_y", 1, True)
     assert run_command([*command[:-1], *slot, "--prefix", "x_"]) != 0
-    assert "--suffix and --table-name go with --all" in capsys.readouterr().err
+    assert "--table-name and --row-filter go with --all" in capsys.readouterr().err
     server.execute("CREATE TABLE late (id int PRIMARY KEY); INSERT INTO late VALUES (1); INSERT INTO a VALUES (2)")
     handlers, cli = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}, Lake(tmp_path / "cli")
     with ThreadPoolExecutor(1) as pool:
@@ -1297,3 +1298,59 @@ def test_two_syncs_of_one_table_at_once(server, seed):
     two_syncs_at_once(
         sources, "t", work, lambda: server.execute("SELECT id, version FROM t ORDER BY id").fetchall(), seed
     )
+
+
+@FORMATS
+@pytest.mark.parametrize("seed", WORKLOADS)
+def test_the_rows_of_a_filter_are_followed(server, source, format, seed):
+    work = postgres_workload(server.execute, "t", seed)
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    rows_there = lambda where: server.execute(f"SELECT id, version FROM t WHERE {where} ORDER BY id").fetchall()  # noqa: E731
+    the_rows_of_a_filter_are_followed(source, "t", work, rows_there, format, seed)
+
+
+def test_a_row_filter_that_cannot_be_followed_is_refused(server, source, lake, tmp_path):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int)")
+    server.execute("INSERT INTO t SELECT i, i, i FROM generate_series(1, 9) i")
+
+    def sync(where):
+        return sync_table(source, "public.t", lake, "d.t", where=where)
+
+    with pytest.raises(UnsupportedFeature, match="REPLICA IDENTITY FULL"):
+        sync("v > 3")
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    for where, message in (("x > 3", "no column 'x'"), ("v + 1", "not a condition"), ("v >", "v >")):
+        with pytest.raises(InvalidInput, match=message):
+            sync(where)
+    assert not lake.exists("d.t")
+    assert sync("v > 3").snapshot_rows == 6
+    server.execute("UPDATE t SET v = 0 WHERE id = 9")
+    server.execute("UPDATE t SET v = 99, id = 100 WHERE id = 1")
+    server.execute("UPDATE t SET w = 0 WHERE id IN (2, 8)")
+    server.execute("DELETE FROM t WHERE id = 3")
+    assert sync("v > 3").rows_by_kind == {"-D": 1, "+I": 1, "-U": 1, "+U": 1}
+    assert [row["id"] for row in rows_of(lake.table("d.t"))] == [4, 5, 6, 7, 8, 100]
+    assert sync("w < 7").filled_rows == 2  # Another filter: all rows are compared.
+    assert [row["id"] for row in rows_of(lake.table("d.t"))] == [2, 4, 5, 6, 8, 100]
+    assert lag_seconds(source, "public.t", lake, "d.t") == 0
+    server.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+    server.execute("UPDATE t SET w = 99 WHERE id = 4")
+    server.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    with pytest.raises(UnsupportedFeature, match="without their old rows"):
+        sync("w < 7")
+    sync_table(source, "public.t", lake, "d.t", where="w < 7", restart=True)
+    server.execute("ALTER TABLE t DROP COLUMN w")
+    server.execute("INSERT INTO t VALUES (200, 1)")
+    with pytest.raises(InvalidInput, match="no column 'w'"):
+        sync("w < 7")
+    assert sync(None).filled_rows > 0
+    source.close()
+    command = ["--warehouse", str(tmp_path / "w"), "cdc", server.dsn, "public.t", "d"]
+    slot = ["--slot", f"{server.info.dbname}_cli"]
+    assert run_command([*command[:-1], "d.t", *slot, "--where", "id > 5"]) == 0
+    assert run_command([*command, *slot, "--all", "--row-filter", "public.t=id <= 5"]) == 0
+    assert [row["id"] for row in rows_of(Lake(tmp_path / "w").table("d.t"))] == [2, 4, 5]
+    assert run_command([*command, *slot, "--all", "--where", "id > 5"]) != 0
+    with pytest.raises(InvalidInput, match=r"row_filters: 'public\.u' is no table to follow"):
+        sync_database(source, lake, "d", row_filters={"public.u": "id > 5"})
+    assert [row["id"] for row in rows_of(lake.table("d.t"))] == [2, 4, 5, 6, 7, 8, 9, 100, 200]

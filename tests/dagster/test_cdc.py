@@ -187,10 +187,14 @@ def test_tables_share_a_slot_and_each_goes_on_where_it_stands(server, run, lake)
 
 
 def test_shards_are_one_asset(server, lake, instance):
-    """A shard that comes later makes the asset one that is behind."""
+    """A shard that comes later makes the asset one that is behind; rows that a filter leaves out do not."""
     pattern, key = re.compile(r"public\.part_\d"), ["table_name", "id"]
-    server.execute("CREATE TABLE part_1 (id int PRIMARY KEY); INSERT INTO part_1 VALUES (1)")
-    assets = cdc_assets("shop", {pattern: "shop.parts"}, primary_keys={pattern.pattern: key}, group_name="shop")
+    create = (
+        "CREATE TABLE {0} (id int PRIMARY KEY); ALTER TABLE {0} REPLICA IDENTITY FULL; INSERT INTO {0} VALUES (1), (9)"
+    )
+    server.execute(create.format("part_1"))
+    filters, keys = {pattern.pattern: "id < 9 AND table_name LIKE 'part%'"}, {pattern.pattern: key}
+    assets = cdc_assets("shop", {pattern: "shop.parts"}, primary_keys=keys, row_filters=filters, group_name="shop")
     resources = {"lake": lake, "shop": CdcSource(url=server.dsn, slot=server.slot)}
     sensor = lag_sensor(assets, timedelta(0))
 
@@ -204,7 +208,9 @@ def test_shards_are_one_asset(server, lake, instance):
 
     assert materialize() == [{"table_name": "part_1", "id": 1}]
     assert behind().skip_message == "shop/parts: 0 s behind"
-    server.execute("CREATE TABLE part_2 (id int PRIMARY KEY); INSERT INTO part_2 VALUES (1)")
+    server.execute("UPDATE part_1 SET id = id + 1 WHERE id = 9")
+    assert behind().skip_message == "shop/parts: 0 s behind"
+    server.execute(create.format("part_2"))
     assert len(behind().run_requests) == 1
     assert materialize() == [{"table_name": "part_1", "id": 1}, {"table_name": "part_2", "id": 1}]
     with pytest.raises(InvalidInput, match=r"have the same text: a; leave"):
@@ -214,6 +220,8 @@ def test_shards_are_one_asset(server, lake, instance):
 def test_what_is_wrong_is_said(server, run, instance, lake):
     with pytest.raises(InvalidInput, match=r"primary_keys names 'orders'; the tables are public\.orders"):
         cdc_assets("shop", {"public.orders": "orders"}, primary_keys={"orders": ["id"]})
+    with pytest.raises(InvalidInput, match=r"row_filters names 'orders'; the tables are public\.orders"):
+        cdc_assets("shop", {"public.orders": "orders"}, row_filters={"orders": "id > 1"})
     server.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
     failed = run(ORDERS)
     (failure,) = [event for event in failed.all_events if event.is_step_failure]

@@ -43,6 +43,12 @@ class RelationRows:
     is_key_only: np.ndarray  # Rows that have only the replica identity's columns.
     replaces: np.ndarray | None = None  # Per row: index of its old row in the previous `RelationRows`.
 
+    @property
+    def lacks_old_row(self) -> np.ndarray:
+        """Per row: whether it is an old row with the key alone, or a new row whose old one is not in the log."""
+        lacking: np.ndarray = self.is_key_only | ((self.kinds == RowKind.UPDATE_AFTER) & (self.replaces is None))
+        return lacking
+
 
 @dataclass(frozen=True, slots=True)
 class Commits:

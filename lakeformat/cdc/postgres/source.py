@@ -234,7 +234,9 @@ class Postgres:
             for row in followed
         )
         version = self._version(f"{schema}.{table}", oid, followed)
-        return SourceTable(f"{schema}.{table}", fields, chosen, comment, chosen == declared, version=version)
+        return SourceTable(
+            f"{schema}.{table}", fields, chosen, comment, chosen == declared, version=version, logs_old_rows=is_full
+        )
 
     def _version(self, name: str, oid: int, columns: Sequence[Any]) -> str:
         """The table's version for `rewritten`, as JSON: column -> [number, transaction that last changed it], the
@@ -735,7 +737,10 @@ class Postgres:
             row = int(np.searchsorted(places, last))
             truncated = (Emptied(row, int(decoded.ends[last]), int(decoded.transactions[last])),)
         times, ends = decoded.committed_ms[places], decoded.ends[places]
-        return TableChanges(table, rows, ends, decoded.transactions[places], times, places, unknown, truncated)
+        lacking = np.concatenate([np.empty(0, bool), *(piece.lacks_old_row for piece in pieces)])[order].any()
+        return TableChanges(
+            table, rows, ends, decoded.transactions[places], times, places, unknown, truncated, not lacking
+        )
 
     def _values(self, piece: pgoutput.RelationRows, table: SourceTable) -> tuple[pa.Table, dict[str, np.ndarray]]:
         """The rows in the table's current columns,

@@ -74,6 +74,10 @@ if TYPE_CHECKING:
 @click.option("--prefix", default="", help="With --all: what the tables' names begin with.")
 @click.option("--suffix", default="", help="With --all: what the tables' names end with.")
 @click.option("--table-name", "table_names", multiple=True, help="With --all: `schema.table=name`; may be repeated.")
+@click.option("--where", help="Only the rows that satisfy this condition, Spark SQL over the source's columns.")
+@click.option(
+    "--row-filter", "row_filters", multiple=True, help="With --all: `schema.table=condition`; may be repeated."
+)
 @click.option("--batch-rows", type=click.IntRange(min=1), help="Of a commit, about.")
 @click.pass_obj
 def cdc(
@@ -105,6 +109,8 @@ def cdc(
     prefix: str,
     suffix: str,
     table_names: tuple[str, ...],
+    where: str | None,
+    row_filters: tuple[str, ...],
     batch_rows: int | None,
 ) -> None:
     """Bring tables up to those of a PostgreSQL or MySQL database. Each call goes on where the tables stand."""
@@ -137,14 +143,17 @@ def cdc(
     try:
         if all and shards:
             raise InvalidInput("--all makes a table of each, --shards one of all: give one of them")
-        if not all and (excluding or prefix or suffix or table_names):
+        if not all and (excluding or prefix or suffix or table_names or row_filters):
             raise InvalidInput(
-                "--excluding, --prefix, --suffix and --table-name go with --all, "
+                "--excluding, --prefix, --suffix, --table-name and --row-filter go with --all, "
                 "which makes a table of each that matches"
             )
         if all:
-            if primary_key or computed or partition_by:
-                raise InvalidInput("--all goes without --key, --computed-column and --partition-by; name their table")
+            if primary_key or computed or partition_by or where is not None:
+                raise InvalidInput(
+                    "--all goes without --key, --computed-column, --partition-by and --where (but --row-filter); "
+                    "name their table"
+                )
             reports = capture.sync_database(
                 opened,
                 session.lake,
@@ -154,6 +163,7 @@ def cdc(
                 table_prefix=prefix,
                 table_suffix=suffix,
                 table_names=pairs("--table-name", table_names, "schema.table=name"),
+                row_filters=pairs("--row-filter", row_filters, "schema.table=condition"),
                 restart=restart,
                 **arguments,
             )
@@ -167,6 +177,7 @@ def cdc(
                 restart=restart,
                 computed_columns=pairs("--computed-column", computed, "name=expression, e.g. 'year=year(at)'"),
                 partition_by=partition_by,
+                where=where,
                 **arguments,
             )
             reports = {tables: single_report}

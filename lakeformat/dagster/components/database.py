@@ -98,6 +98,10 @@ class LakeCdcComponent(DeclaredAssets):
     partition_by: Annotated[
         dict[str, list[str]], dg.Resolver.default(description="How tables are partitioned, by source table.")
     ] = {}
+    row_filters: Annotated[
+        dict[str, str],
+        dg.Resolver.default(description="Source table -> the condition that rows satisfy, Spark SQL over its columns."),
+    ] = {}
     table_properties: Annotated[
         dict[str, str | bool | int | float], dg.Resolver.default(description="Of tables that are created.")
     ] = {}
@@ -138,6 +142,7 @@ class LakeCdcComponent(DeclaredAssets):
             format=self.format,
             primary_keys=self.primary_keys,
             computed_columns=self.computed_columns,
+            row_filters=self.row_filters,
             partition_by=self.partition_by,
             metadata={
                 **({} if self.lake == LAKE else {"lake": self.lake}),
