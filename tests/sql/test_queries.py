@@ -765,3 +765,19 @@ def test_floats_are_compared_as_doubles_in_scans_and_in_queries(lake, format):
         assert one(lake.sql(f"SELECT count_if({condition}) FROM shop.floats")) == count, condition
     lake.sql("DELETE FROM shop.floats WHERE r = '0.1'")
     assert table.scan(where="r = CAST(0.1 AS FLOAT)").count() == 1
+
+
+@pytest.mark.parametrize("expression", [
+    "CAST({} AS STRING)", "concat({}, '')", "date_format({}, 'yyyy')", "CAST(CAST({} AS TIMESTAMP) AS STRING)",
+    "CAST(CAST({} AS TIMESTAMP_NTZ) AS STRING)",
+])  # fmt: skip
+def test_years_that_are_written_otherwise_in_spark_do_not_become_text(lake, expression):
+    """DuckDB writes the year 0 as 0001 (BC), and its YEAR of a time with a zone is then 1."""
+    dates = pa.table({"d": [dt.date(1, 1, 1), None]})
+    for moment in ("add_months(d, -1)", "date_add(d, -1)", "date_add(d, -800)"):
+        with pytest.raises(InvalidInput, match="years 1 to 9999"):
+            lake.sql(f"SELECT {expression.format(moment)} AS c FROM dates", dates=dates)
+    assert lake.sql(f"SELECT {expression.format('d')} AS c FROM dates", dates=dates).to_arrow()["c"].null_count in (
+        0,
+        1,
+    )

@@ -152,8 +152,9 @@ def _written(value: str, source: SparkType) -> str | None:
     if spark_types.is_time(source):
         spelt = f"REGEXP_REPLACE({spelt}, '[+]00$', '')" if source == TIMESTAMP else spelt
         return (
-            f"CASE WHEN YEAR({value}) BETWEEN 0 AND 9999 THEN {spelt} WHEN {value} IS NOT NULL "
-            "THEN ERROR('in process, times become text of the years 0 to 9999 only') END"
+            # Of a time with a zone, YEAR is that of the era: 1 in the year 0.
+            f"CASE WHEN YEAR(CAST({value} AS TIMESTAMP)) BETWEEN 1 AND 9999 THEN {spelt} WHEN {value} IS NOT NULL "
+            "THEN ERROR('in process, times become text of the years 1 to 9999 only') END"
         )
     return None
 

@@ -105,7 +105,8 @@ def _date_format(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 def _by_format(value: str, format: str) -> str:
     wrong = "WHEN $x IS NOT NULL THEN ERROR('in process, times become text of the years 1 to 9999 only')"
     return fill(
-        f"CASE WHEN YEAR($x) BETWEEN 1 AND 9999 THEN STRFTIME(CAST($x AS TIMESTAMP), {text(format)}) {wrong} END",
+        f"CASE WHEN YEAR(CAST($x AS TIMESTAMP)) BETWEEN 1 AND 9999 "
+        f"THEN STRFTIME(CAST($x AS TIMESTAMP), {text(format)}) {wrong} END",
         x=value,
     )
 
