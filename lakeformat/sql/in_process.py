@@ -76,7 +76,9 @@ def columns(query: Query) -> tuple[tuple[str, SparkType], ...]:
 def _translated(query: Query) -> queries.Translated:
     tree = parameters.listed(parameters.marked(text_.parse(query.piece, dialect=sql_text.plain())), query.params)
     tables = {
-        reference.start: Rows(reference.path, reference.source.typed_columns(), reference.names)
+        reference.start: Rows(
+            reference.path, reference.source.typed_columns(), reference.names, frozenset(reference.hidden)
+        )
         for reference in query.references
     }
     return queries.translated(tree, query.piece, tables, query.params)

@@ -21,6 +21,7 @@ class Reference:
     source: Source
     pushed: str = ""  # The pushed conditions, for EXPLAIN.
     names: tuple[str, ...] = ()  # All columns, before narrowing.
+    hidden: tuple[str, ...] = ()  # Of these, the ones that `*` does not list.
 
 
 @dataclass(frozen=True, slots=True)

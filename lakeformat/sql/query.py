@@ -22,7 +22,19 @@ from lakeformat.expression.spark_sql import quoted, to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.model.schema import Type
-from lakeformat.sql import in_process, inline, lineage, names, on_spark, parameters, pushdown, sources, text, transforms
+from lakeformat.sql import (
+    hidden,
+    in_process,
+    inline,
+    lineage,
+    names,
+    on_spark,
+    parameters,
+    pushdown,
+    sources,
+    text,
+    transforms,
+)
 from lakeformat.sql.prepared import Query, Reference
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Temporary
@@ -55,8 +67,8 @@ def prepare(context: Context, piece: Piece) -> Query:
 
 def resolved(context: Context, piece: Piece, tree: Any) -> list[Reference]:
     """The tables that a parsed query reads."""
-    tokens = text.tokens(piece)
-    return [_reference(context, piece, tokens, node) for node in _tables(tree)]
+    tokens, mentioned = text.tokens(piece), hidden.mentioned(tree)
+    return [_reference(context, piece, tokens, node, mentioned) for node in _tables(tree)]
 
 
 def run(context: Context, piece: Piece) -> Result:
@@ -291,7 +303,8 @@ def _holds(above: Any, node: Any) -> bool:
     return node is above
 
 
-def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -> Reference:
+def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any, mentioned: frozenset[str]) -> Reference:
+    """`mentioned`: the names that the query reads, which may be those of hidden columns."""
     if isinstance(node.this, exp.Anonymous):
         return _incremental(context, piece, tokens, node)
     path, start, end = _spelt(node)
@@ -325,7 +338,12 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any) -
         and resolved.table.format == "paimon"
     ):
         resolved = replace(resolved, version=settings.version(context, resolved.table.name))
-    return Reference(node, start, until, path, sources.of_table(resolved))
+    source = sources.of_table(resolved)
+    if not isinstance(source, sources.TableRows) or resolved.metadata is not None:
+        return Reference(node, start, until, path, source)
+    columns = hidden.used(resolved.table, mentioned, where)
+    placed = hidden.PlacedRows(source, resolved.table, columns) if columns else source
+    return Reference(node, start, until, path, placed, hidden=columns)
 
 
 def _frame(context: Context, name: str) -> tuple[str, Any] | None:

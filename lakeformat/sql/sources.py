@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -44,6 +44,14 @@ class Source(Protocol):
     def narrowed(self, columns: Sequence[str] | None, where: Expression | None) -> Source: ...
     def stream(self) -> Any: ...  # with `__arrow_c_stream__`, new on each call
     def frame(self, spark: Any) -> Any: ...
+
+
+class Scanned(Protocol):
+    """Rows that can be read several times."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def to_batches(self) -> Iterable[pa.RecordBatch]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +295,7 @@ class Stream:
     """A scan that can be read several times, each time from the start. `error`: the exception that stopped it; the
     reading engine reports only its text."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scanned) -> None:
         self._scan = scan
         self.error: Exception | None = None
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakeformat.engines.choose import spark_engine
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.expression import canonical, sql_text
 from lakeformat.expression.spark_sql import quoted
 from lakeformat.model.dataclass import dataclass
@@ -256,6 +256,11 @@ def identity(table: Table, columns: Sequence[str], prefix: str) -> dict[str, Par
     """What tells the rows apart whose change depends on `columns`: source column, which begins with `prefix` -> the
     part of the table's row. In tables with a key, the key and scalar columns."""
     key, fields = table.schema.primary_key, {field.name: field for field in table.schema.fields}
+    if strange := [name for name in columns if name not in fields]:
+        raise UnsupportedFeature(
+            f"{table.name}: a change of rows by the hidden column {strange[0]}, which says where a row lies now; "
+            "name columns of the table"
+        )
     if key and not all(isinstance(fields[name].type, Scalar) for name in columns):
         columns = ()
     names = dict.fromkeys((*key, *columns))

@@ -362,7 +362,8 @@ class _Query:
             path = (name,) if node.alias else table.path
             source = f"_lakeformat_{list(self.tables).index(start)}"
             rows, spelt = _aliased(node, table.columns, source, scope, name)
-            return replace(rows, path=(*path[:-1], rows.alias), others=table.others), spelt
+            hidden = table.hidden if rows.columns == table.columns else frozenset()
+            return replace(rows, path=(*path[:-1], rows.alias), others=table.others, hidden=hidden), spelt
         cte = scope.ctes.get(node.name.casefold())
         if cte is None:
             raise scope.invalid(node, f"no table {node.name}")
@@ -620,8 +621,8 @@ def _starred(star: Any, columns: list[tuple[str, Typed]], scope: Scope) -> list[
 
 def _common_names(left: Scope, right: Scope) -> list[str]:
     """The columns that both sides of a NATURAL JOIN have."""
-    others = {name.casefold() for rows in right.rows for name, _ in rows.columns}
-    return list(dict.fromkeys(name for rows in left.rows for name, _ in rows.columns if name.casefold() in others))
+    others = {name.casefold() for rows in right.rows for name, _ in rows.listed}
+    return list(dict.fromkeys(name for rows in left.rows for name, _ in rows.listed if name.casefold() in others))
 
 
 def _side(name: str, scope: Scope, join: Any) -> Typed:

@@ -35,10 +35,15 @@ class Rows:
     path: tuple[str, ...]
     columns: Columns
     others: tuple[str, ...] = ()  # The table's columns that the query does not read.
+    hidden: frozenset[str] = frozenset()  # Columns that `*` does not list.
 
     @property
     def alias(self) -> str:
         return self.path[-1]
+
+    @property
+    def listed(self) -> Columns:
+        return tuple(column for column in self.columns if column[0] not in self.hidden)
 
     def column(self, name: str, type: SparkType) -> Typed:
         return Typed(f"{quoted(self.alias)}.{quoted(name)}", type)
@@ -98,7 +103,7 @@ def stars(scope: Scope, alias: Any = None) -> list[tuple[str, Typed]]:
         (name, rows.column(name, type), rows)
         for rows in scope.rows
         if alias is None or _is_named(rows, [alias.name])
-        for name, type in rows.columns
+        for name, type in rows.listed
     ]
     if alias is not None and not any(_is_named(rows, [alias.name]) for rows in scope.rows):
         typed = column(scope, [alias])
@@ -167,8 +172,8 @@ def _one(scope: Scope, part: Any, matches: Sequence[tuple[Rows, str, SparkType]]
 
 def _require_apart(scope: Scope, rows: Rows, node: Any) -> None:
     """Refuse a star over columns whose names differ only in case, which DuckDB does not tell apart."""
-    names = [name.casefold() for name, _ in rows.columns]
-    twice = [name for name, _ in rows.columns if names.count(name.casefold()) > 1]
+    names = [name.casefold() for name, _ in rows.listed]
+    twice = [name for name, _ in rows.listed if names.count(name.casefold()) > 1]
     if twice:
         raise scope.invalid(
             node or exp.Star(),
