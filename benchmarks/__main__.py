@@ -10,9 +10,8 @@ from pathlib import Path
 from benchmarks.measure import machine
 
 NAMES = (
-    "planning", "million", "writing", "reading", "paimon_rust", "merging", "commits", "upkeep", "spark_overwrite",
-    "newest_iceberg",
-    "by_name", "iceberg", "keys", "sql", "cdc",
+    "planning", "million", "writing", "reading", "threads", "paimon_rust", "merging", "commits", "upkeep",
+    "spark_overwrite", "newest_iceberg", "by_name", "iceberg", "keys", "sql", "cdc",
 )  # fmt: skip
 BUILT = Path(__file__).resolve().parents[1] / ".bench"
 
