@@ -257,7 +257,7 @@ def of_frame(name: str, frame: Any) -> Source:
         return _scanned(frame)
     if isinstance(frame, pa.RecordBatch):
         return _in_memory(pa.table(frame))
-    if type(frame).__module__.startswith("pandas."):
+    if type(frame).__module__.partition(".")[0] == "pandas":  # From version 3 on there is no more than that.
         return ArrowRows(in_memory(frame))
     if isinstance(frame, dict) or hasattr(frame, "__arrow_c_stream__"):
         return _in_memory(pa.table(frame))

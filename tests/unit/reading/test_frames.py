@@ -97,9 +97,14 @@ def test_frames_that_make_no_columns_are_refused_by_the_library(tmp_path):
             table.append(frame)
 
 
+class OfPandas3(pd.DataFrame):
+    __module__ = "pandas"  # As version 3 names the module of its frames.
+
+
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
+        (OfPandas3([[1, 2]], columns=["a", "a"]), "a"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a"),
         (pd.DataFrame({"a": ["\ud800"]}, dtype=object), "not Unicode"),
         (pd.DataFrame({"a": [1, "x"]}, dtype=object), "Arrow columns"),
