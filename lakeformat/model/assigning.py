@@ -14,7 +14,7 @@ Path = tuple[str, ...]  # A column, or a field within one.
 def path_of(name: str, fields: tuple[Field, ...], side: str = "") -> Path:
     """The column or field that `name` means, in the table's spelling: a column with dots comes before a field, and
     `side.name` is `name`. Raises `NotFound`."""
-    if any(field.name == name for field in fields) or "." not in name:
+    if any(field.name == name for field in fields) or "." not in str(name):
         return resolve((name,), fields)[0]
     parts = tuple(name.split("."))
     parts = parts[1:] if parts[0].casefold() == side else parts
