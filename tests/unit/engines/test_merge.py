@@ -15,7 +15,7 @@ from lakeformat.engines.kernels import ranks
 from lakeformat.engines.keyed import roaring64
 from lakeformat.engines.keyed.aggregate import FUNCTIONS
 from lakeformat.engines.keyed.merge import merge, merge_in_batches
-from lakeformat.engines.row_level import outcomes
+from lakeformat.engines.row_level import arrow_merge, outcomes
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.lake import Lake
 from lakeformat.model.work import Aggregation, MergeEngine, MergeSpec, NullKeys, SequenceGroup
@@ -521,3 +521,10 @@ def test_wide_rows_are_merged_few_at_a_time():
     result = pa.Table.from_batches(batches).sort_by("id")
     assert result["id"].to_pylist() == list(range(count))
     assert [text[0] for text in result["s"].to_pylist()] == ["y" if i % 3 == 0 else "x" for i in range(count)]
+
+
+@pytest.mark.parametrize("keys", [[1, 2, 1, None, 2, None, 3], [3, 1, 2], []])
+def test_the_last_row_of_each_key_of_a_source_is_left(keys):
+    source = pa.table({"s.k": pa.array(keys, pa.int64()), "s.row": range(len(keys))})
+    last = sorted({key: row for row, key in enumerate(keys)}.values())
+    assert arrow_merge.last_of_each(source, ("k",))["s.row"].to_pylist() == last

@@ -14,6 +14,7 @@ from lakeformat.model.operation import MergeBranch, Request
 from lakeformat.model.schema import Field, Kind, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.table import Table, create
+from lakeformat.verbs.branch import _copy
 from tests import doors
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
@@ -794,3 +795,14 @@ def test_a_branch_made_in_part_does_not_stop_the_sweep(kept, tmp_path):
     with suppress(NotFound, AlreadyExists):
         table.delete_branch("b")
     assert content(table.create_branch("c", tag="t")) == [1, 2]
+
+
+def test_a_file_of_a_renamed_branch_that_others_wrote_meanwhile_is_theirs():
+    store, copied = MemoryFiles("memory://copied"), {}
+    store.write("b/schema-0", b"same")
+    _copy(store, {"b/schema-0": b"same", "b/schema-1": b"new"}, copied, "b")
+    assert copied == {"b/schema-0": b"same", "b/schema-1": b"new"}
+    store.write("b/schema-2", b"of another")
+    with pytest.raises(AlreadyExists, match="schema-2 came meanwhile"):
+        _copy(store, {"b/schema-2": b"ours"}, copied, "b")
+    assert store.read("b/schema-2") == b"of another"
