@@ -21,9 +21,10 @@ kll_sketch_get_quantile_float kll_sketch_get_rank_bigint kll_sketch_get_rank_dou
 kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float kll_sketch_to_string_bigint
 kll_sketch_to_string_double kll_sketch_to_string_float log1p luhn_check make_date make_dt_interval make_time
 make_timestamp_ltz make_timestamp_ntz make_valid_utf8 make_ym_interval map_concat map_entries map_filter map_values
-map_zip_with mask mean measure monotonically_increasing_id now nullifzero octet_length pmod positive printf
-python_worker_logs quote raise_error range reflect regexp schema_of_avro schema_of_csv schema_of_json schema_of_variant
-schema_of_variant_agg schema_of_xml sentences session_window shiftrightunsigned smallint some spark_partition_id
+map_zip_with mask mean measure monotonically_increasing_id named_struct now nullifzero octet_length pmod positive
+printf python_worker_logs quote raise_error range reflect regexp schema_of_avro schema_of_csv schema_of_json
+schema_of_variant schema_of_variant_agg schema_of_xml sentences session_window shiftrightunsigned smallint some
+spark_partition_id
 sql_keywords st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid std theta_difference theta_intersection
 theta_intersection_agg theta_sketch_agg theta_sketch_estimate theta_union theta_union_agg time_bucket time_from_micros
 time_from_millis time_from_seconds time_to_micros time_to_millis time_to_seconds timestamp_micros timestamp_millis
@@ -43,7 +44,7 @@ variant_strip_nulls vector_avg vector_cosine_similarity vector_inner_product vec
 vector_normalize vector_sum version weekday window window_time xpath xpath_boolean xpath_double xpath_float xpath_int
 xpath_long xpath_number xpath_short xpath_string xxhash64 zeroifnull zip_with
 """
-UNNAMED = frozenset(_WORDS.split())  # Built-in functions of Spark 4.3 that sqlglot does not know.
+UNNAMED = frozenset(_WORDS.split())  # Built-in functions of Spark 4.3 that sqlglot does not know, or not as calls.
 
 
 def is_one(name: str) -> bool:

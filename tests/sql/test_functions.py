@@ -448,3 +448,8 @@ def test_functions_on_spark(tmp_path, spark):
     check_writes(lake, spark)
     system = [row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()]
     assert [name for name in system if name.isidentifier() and not builtin.is_one(name)] == []
+
+
+def test_bodies_call_functions_whose_arguments_are_names_or_values(lake):
+    lake.sql("CREATE TEMPORARY FUNCTION part(x INT) RETURN named_struct('p', x, 'q', x + 1)")
+    assert lake.sql("SELECT part(1).q AS a").to_arrow()["a"].to_pylist() == [2]
