@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from lakeformat.errors import InvalidInput, NotFound
-from lakeformat.model import assigning
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import (
     ALWAYS,
@@ -18,9 +17,11 @@ from lakeformat.model.predicate import (
     columns_of,
     conjuncts,
     described,
+    path_assigned,
     paths_of,
     rename,
     resolve,
+    whole_columns,
 )
 from lakeformat.model.schema import NO_ID, Field, Row
 
@@ -259,11 +260,11 @@ def _key(condition: Expression) -> Key | None:
 
 def _bound(clause: Clause, target: tuple[Field, ...], source: tuple[Field, ...]) -> Clause:
     sides = SIDES[clause.group]
-    paths = [(assigning.path_of(name, target, TARGET), value) for name, value in clause.assignments]
+    paths = [(path_assigned(name, target, TARGET), value) for name, value in clause.assignments]
     if clause.act is Act.INSERT and (parts := [path for path, _ in paths if len(path) > 1]):
         raise InvalidInput(f"{clause.group}: {'.'.join(parts[0])!r} is part of a column; assign the whole column")
     try:
-        assigned = assigning.whole(paths, target, (TARGET,))
+        assigned = whole_columns(paths, target, (TARGET,))
     except InvalidInput as error:
         raise InvalidInput(f"{clause.group}: {error}") from error
     values = tuple((name, bind_sides(value, target, source, sides)) for name, value in assigned.items())

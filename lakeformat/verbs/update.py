@@ -13,7 +13,6 @@ from lakeformat.commit import discard
 from lakeformat.dialects.dialect import ColumnFiles
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import sql_text
-from lakeformat.model import assigning
 from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
@@ -29,7 +28,9 @@ from lakeformat.model.predicate import (
     is_null,
     lt,
     or_,
+    path_assigned,
     split,
+    whole_columns,
 )
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
@@ -101,9 +102,9 @@ def _by_column(
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:
     """The assignments, by the names of the table's columns. Raises `InvalidInput` and `NotFound`."""
-    paths: list[tuple[assigning.Path, Expression]] = []
+    paths: list[tuple[tuple[str, ...], Expression]] = []
     for name, value in values.items():
-        path, expression = assigning.path_of(name, fields), sql_text.value(value)
+        path, expression = path_assigned(name, fields), sql_text.value(value)
         paths.append((path, expression))
         try:
             bind(expression, fields)
@@ -111,7 +112,7 @@ def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, 
             hint = f"; text is quoted: {{{name!r}: {chr(34)}'...'{chr(34)}}}" if isinstance(value, str) else ""
             raise NotFound(f"update of {'.'.join(path)!r}: {error}{hint}") from error
     try:
-        return assigning.whole(paths, fields)
+        return whole_columns(paths, fields)
     except InvalidInput as error:
         raise InvalidInput(f"update: {error}") from error
 

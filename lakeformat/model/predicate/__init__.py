@@ -4,7 +4,7 @@ They mean what they mean in Spark SQL: three-valued logic, NaN equal to itself a
 integers a double, division by zero null. A timestamp text without a zone is UTC where an instant is expected.
 """
 
-from lakeformat.model.predicate.bind import bind, order, resolve, type_of
+from lakeformat.model.predicate.bind import bind, order, path_assigned, resolve, type_of, whole_columns
 from lakeformat.model.predicate.builders import (
     and_,
     between,
@@ -117,6 +117,7 @@ __all__ = [
     "parse_time",
     "parse_timestamp",
     "partition_equals",
+    "path_assigned",
     "paths_of",
     "push_not",
     "rename",
@@ -126,4 +127,5 @@ __all__ = [
     "successor",
     "type_of",
     "wants_values",
+    "whole_columns",
 ]

@@ -71,6 +71,46 @@ def resolve(path: tuple[str, ...], fields: tuple[Field, ...]) -> tuple[tuple[str
     return tuple(spelled_path), type
 
 
+def path_assigned(name: str, fields: tuple[Field, ...], side: str = "") -> tuple[str, ...]:
+    """The column or field that `name` means, in the table's spelling: a column with dots comes before a field, and
+    `side.name` is `name`. Raises `NotFound`."""
+    if any(field.name == name for field in fields) or "." not in str(name):
+        return resolve((name,), fields)[0]
+    parts = tuple(name.split("."))
+    parts = parts[1:] if parts[0].casefold() == side else parts
+    try:
+        return resolve(parts, fields)[0]
+    except NotFound as error:
+        raise NotFound(f"no column {name!r}: {error}") from error
+
+
+def whole_columns(
+    values: Iterable[tuple[tuple[str, ...], Expression]], fields: tuple[Field, ...], side: tuple[str, ...] = ()
+) -> dict[str, Expression]:
+    """The assigned columns. A struct of which fields are assigned keeps the others, also where it was null. `side`:
+    what qualifies the table's columns. Raises `InvalidInput` for what is assigned twice or is not in a struct."""
+    assigned: dict[tuple[str, ...], Expression] = {}
+    for path, value in values:
+        if any(path[: len(other)] == other or other[: len(path)] == path for other in assigned):
+            raise InvalidInput(f"column {'.'.join(path)!r} is assigned twice")
+        assigned[path] = value
+    by_name = {field.name: field for field in fields}
+    columns = dict.fromkeys(path[0] for path in assigned)
+    return {name: _whole((name,), by_name[name], assigned, side) for name in columns}
+
+
+def _whole(
+    path: tuple[str, ...], field: Field, assigned: Mapping[tuple[str, ...], Expression], side: tuple[str, ...]
+) -> Expression:
+    if path in assigned:
+        return assigned[path]
+    if all(other[: len(path)] != path for other in assigned):
+        return Column((*side, *path))
+    assert isinstance(field.type, Row), path
+    parts = ((Literal(part.name), _whole((*path, part.name), part, assigned, side)) for part in field.type.fields)
+    return Call("named_struct", tuple(expression for pair in parts for expression in pair))
+
+
 def type_of(expression: Expression, fields: tuple[Field, ...]) -> Type | None:
     match expression:
         case Column(path):
