@@ -52,7 +52,7 @@ class ArrowEngine:
         """The rows of all tasks in order, read ahead by some megabytes per thread; raises as `worker.read` while it is
         consumed."""
         schema = arrow_schema(fields)
-        parts = (partial(_read, part, task, fields) for task in tasks for part in worker.parts(store, task))
+        parts = chain.from_iterable(map(partial(worker.parts, store, fields=fields), tasks))
         # The first rows of all are in one file or a few.
         are_few = limit is not None and limit <= worker.BATCH_ROWS and all(task.predicate == ALWAYS for task in tasks)
         batches = map(layouts.based, _limited(ahead.read(parts, 1 if are_few else self.threads), limit))
@@ -65,9 +65,7 @@ class ArrowEngine:
     def count(self, store: Store, tasks: Sequence[ReadTask]) -> list[int]:
         """For each task, the number of rows that satisfy its predicate."""
         counts = [0] * len(tasks)
-        parts = (
-            partial(_counted, index, part) for index, task in enumerate(tasks) for part in worker.counts(store, task)
-        )
+        parts = chain.from_iterable(map(partial(worker.counts, store), tasks, range(len(tasks))))
         for index, count in ahead.read(parts, self.threads):
             counts[index] += count
         return counts
@@ -284,15 +282,6 @@ def _limited(pieces: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
             return
         yield batch.slice(0, left)
         left -= batch.num_rows
-
-
-def _read(part: Callable[[], Iterator[pa.RecordBatch]], task: ReadTask, fields: tuple[Field, ...]) -> Iterator[Any]:
-    for batch in part():
-        yield worker.columns(batch, fields, task.fields)
-
-
-def _counted(index: int, part: Callable[[], int]) -> Iterator[tuple[int, int]]:
-    yield index, part()
 
 
 def _pool(threads: int, name: str, tasks: int) -> ThreadPoolExecutor:

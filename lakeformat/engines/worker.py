@@ -101,21 +101,13 @@ def read(store: Reader, task: ReadTask | BlobTask, batch_rows: int = BATCH_ROWS)
         yield from _read_file(store, task, index, file, batch_rows)
 
 
-def parts(store: Reader, task: ReadTask) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+def parts(
+    store: Reader, task: ReadTask, fields: tuple[Field, ...] | None = None
+) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
     """`read` in parts, in order, each of which another thread may read: files, and runs of row groups of large ones. A
-    file is opened when its part is requested."""
-    if isinstance(task, MergeTask):
-        yield partial(read, store, task)
-        return
-    for name in columns_of(task.predicate):
-        find_field(task.fields, name)
-    store = _with_deletes(store, task)
-    for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
-        runs = [] if task.file_format != "parquet" or any(task.beside) else file.runs_of_groups
-        if len(runs) < 2:
-            yield partial(_read_file, store, task, index, file, BATCH_ROWS)
-        else:
-            yield from (partial(_read_file, store, task, index, file.apart(), BATCH_ROWS, groups) for groups in runs)
+    file is opened when its part is requested. `fields`: those of the task's columns to return."""
+    for part in _parts(store, task):
+        yield part if fields is None or fields == task.fields else partial(_chosen, part, fields, task.fields)
 
 
 def write(
@@ -189,17 +181,18 @@ def needs_rows(task: ReadTask) -> bool:
 
 def count(store: Reader, task: ReadTask) -> int:
     """The number of rows that satisfy the task's predicate; reads only the columns in it."""
-    return sum(part() for part in counts(store, task))
+    return sum(count for part in counts(store, task) for _, count in part())
 
 
-def counts(store: Reader, task: ReadTask) -> Iterator[Callable[[], int]]:
-    """`count` in parts, as `parts` has them."""
+def counts(store: Reader, task: ReadTask, number: int = 0) -> Iterator[Callable[[], Iterator[tuple[int, int]]]]:
+    """`count` in parts, as `parts` has them, each beside the task's `number`."""
     if isinstance(task, FilesTask) and not needs_rows(task):
-        yield partial(_count_of_files, store, task)
+        yield partial(_counted, number, lambda: iter([_count_of_files(store, task)]))
         return
     named = columns_of(task.predicate)
     needed = tuple(field for field in task.fields if field.name in named) or task.fields[:1]
-    yield from (partial(_count, part) for part in parts(store, replace(task, fields=needed)))
+    for part in parts(store, replace(task, fields=needed)):
+        yield partial(_counted, number, partial(_row_counts, part))
 
 
 def row_groups(store: Reader, task: FilesTask) -> list[tuple[int, int]]:
@@ -332,14 +325,40 @@ def _merged(store: Reader, task: MergeTask, batch_rows: int) -> Iterator[pa.Reco
             yield result
 
 
+def _parts(store: Reader, task: ReadTask) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+    if isinstance(task, MergeTask):
+        yield partial(read, store, task)
+        return
+    for name in columns_of(task.predicate):
+        find_field(task.fields, name)
+    store = _with_deletes(store, task)
+    for index, file in enumerate(store.several(partial(_open, store, task), range(len(task.paths)))):
+        runs = [] if task.file_format != "parquet" or any(task.beside) else file.runs_of_groups
+        if len(runs) < 2:
+            yield partial(_read_file, store, task, index, file, BATCH_ROWS)
+        else:
+            yield from (partial(_read_file, store, task, index, file.apart(), BATCH_ROWS, groups) for groups in runs)
+
+
 def _with_deletes(store: Reader, task: FilesTask) -> Reader:
     """The storage with the task's delete files, each of which is read once."""
     files = dict.fromkeys(chain.from_iterable((*task.deletes, *task.taken_by)))
     return deletes.load(store, files) if files else store
 
 
-def _count(part: Callable[[], Iterator[pa.RecordBatch]]) -> int:
-    return sum(batch.num_rows for batch in part())
+def _chosen(
+    part: Callable[[], Iterator[pa.RecordBatch]], fields: tuple[Field, ...], part_fields: tuple[Field, ...]
+) -> Iterator[pa.RecordBatch]:
+    for batch in part():
+        yield columns(batch, fields, part_fields)
+
+
+def _counted(number: int, row_counts: Callable[[], Iterator[int]]) -> Iterator[tuple[int, int]]:
+    yield number, sum(row_counts())
+
+
+def _row_counts(part: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[int]:
+    return (batch.num_rows for batch in part())
 
 
 def _count_of_files(store: Reader, task: FilesTask) -> int:
