@@ -315,6 +315,7 @@ def test_filters_of_every_type_leave_out_files(spark, typed, tmp_path):
         spark.conf.set(PUSHDOWN, before)
 
 
+@pytest.mark.skipif(not hasattr(datasource, "EqualTo"), reason="PySpark gives data sources filters from 4.1 on")
 def test_a_filter_keeps_the_rows_that_it_keeps_in_spark(typed):
     nan = float("nan")
     for filter, ids in [
