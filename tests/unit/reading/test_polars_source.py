@@ -78,7 +78,7 @@ def test_conditions_find_what_polars_finds(table, condition):
 def test_few_files_and_columns_are_read(table, monkeypatch):
     tasks = []
     parts = worker.parts
-    monkeypatch.setattr(worker, "parts", lambda store, task: tasks.append(task) or parts(store, task))
+    monkeypatch.setattr(worker, "parts", lambda store, task, **kw: tasks.append(task) or parts(store, task, **kw))
     lazy = table.scan().to_polars_lazy()
     assert tasks == []
     lazy.filter((c("part") == "p1") & (c("id") % 2 == 0)).select("s").collect()
