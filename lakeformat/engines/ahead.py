@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _PARTS = 4  # Parts a thread that are begun and not consumed.
 _PART_BYTES = 16 << 20  # Bytes of the first part that wait.
-_BYTES = 256 << 20  # Bytes of all parts that wait, however many threads there are.
+_BYTES = 128 << 20  # Bytes of all parts that wait, however many threads there are.
 
 
 def read(parts: Iterable[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
