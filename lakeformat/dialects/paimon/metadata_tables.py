@@ -321,7 +321,9 @@ def _created(parts: Sequence[int] | None) -> Any:
     if parts is None:
         return None
     year, month, day, hour, minute, second, nanos = [*parts, 0, 0][:7]
-    return np.datetime64(f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}", "us") + nanos // 1000
+    return np.datetime64(f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}", "us") + np.timedelta64(
+        nanos // 1000, "us"
+    )
 
 
 def _duration(seconds: Any) -> str | None:
