@@ -26,24 +26,27 @@ def read(parts: Iterable[Callable[[], Iterator[T]]], threads: int) -> Iterator[T
     each thread more: the first part always continues, the others wait when there are as many.
     """
     left = iter(parts)
-    first = list(islice(left, max(1, threads)))
-    if threads <= 1 or len(first) < 2:
+    first = list(islice(left, threads))
+    if threads == 1 or len(first) < 2:
         for part in chain(first, left):
             yield from part()
         return
-    # Each thread decodes by itself if there are enough to use all cores.
-    set_up = parquet.one_of_many if len(first) == threads else None
-    with ThreadPoolExecutor(threads, "read", set_up) as pool:
+    with pool(threads, "read", len(first)) as readers:
         queue = _Queue[T]()
         try:
             for part in chain(first, islice(left, (_PARTS - 1) * threads)):
-                pool.submit(queue.add(part))
+                readers.submit(queue.add(part))
             while queue.parts:
                 yield from queue.first()
                 for part in islice(left, 1):
-                    pool.submit(queue.add(part))
+                    readers.submit(queue.add(part))
         finally:
             queue.stop()
+
+
+def pool(threads: int, name: str, tasks: int) -> ThreadPoolExecutor:
+    """Threads for so many tasks; each thread decodes by itself if there are enough to use all cores."""
+    return ThreadPoolExecutor(threads, name, parquet.one_of_many if tasks >= threads else None)
 
 
 class _Queue(Generic[T]):

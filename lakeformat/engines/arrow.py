@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -15,7 +15,6 @@ import pyarrow as pa
 from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import adopt, ahead, once, python_values, worker
-from lakeformat.engines.files import parquet
 from lakeformat.engines.kernels import gather
 from lakeformat.engines.keyed import lookup
 from lakeformat.engines.row_level import marks
@@ -75,7 +74,9 @@ class ArrowEngine:
         is_plain = not any(task.upgrades or task.older for task in tasks)  # No keys are looked up on other levels.
         if not is_plain:
             return self._each(store, partial(lookup.rewrite, store), tasks)
-        return self._each(store, partial(worker.rewrite, store, threads=self.threads // max(1, len(tasks))), tasks)
+        return self._each(
+            store, partial(worker.rewrite, store, threads=max(1, self.threads // max(1, len(tasks)))), tasks
+        )
 
     def mark(self, store: Store, tasks: Sequence[MarkTask]) -> list[list[WrittenFile]]:
         """The delete files that each task wrote. If one fails, those of the others are deleted too."""
@@ -100,7 +101,7 @@ class ArrowEngine:
         """The results of `work` for each task, in order. If one fails, the files that the others wrote are deleted."""
         if len(tasks) <= 1 or self.threads == 1:
             return _all_or_nothing(store, map(work, tasks))
-        with _pool(self.threads, "rewrite", len(tasks)) as pool:
+        with ahead.pool(self.threads, "rewrite", len(tasks)) as pool:
             waiting = [pool.submit(work, task) for task in tasks]
             try:
                 return _all_or_nothing(store, (future.result() for future in waiting))
@@ -282,11 +283,6 @@ def _limited(pieces: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa
             return
         yield batch.slice(0, left)
         left -= batch.num_rows
-
-
-def _pool(threads: int, name: str, tasks: int) -> ThreadPoolExecutor:
-    """Threads for so many tasks; each thread decodes by itself if there are enough to use all cores."""
-    return ThreadPoolExecutor(threads, name, parquet.one_of_many if tasks >= threads else None)
 
 
 def _all_or_nothing(store: Store, results: Iterator[Any]) -> list[Any]:

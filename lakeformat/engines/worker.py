@@ -187,7 +187,7 @@ def count(store: Reader, task: ReadTask) -> int:
 def counts(store: Reader, task: ReadTask, number: int = 0) -> Iterator[Callable[[], Iterator[tuple[int, int]]]]:
     """`count` in parts, as `parts` has them, each beside the task's `number`."""
     if isinstance(task, FilesTask) and not needs_rows(task):
-        yield partial(_counted, number, lambda: iter([_count_of_files(store, task)]))
+        yield partial(_counted, number, partial(_counts_of_files, store, task))
         return
     named = columns_of(task.predicate)
     needed = tuple(field for field in task.fields if field.name in named) or task.fields[:1]
@@ -233,7 +233,7 @@ def plain_columns(
 
 def rewrite(store: Store, task: RewriteTask, threads: int = 1) -> list[WrittenFile]:
     """Read, change and rewrite, on `threads` threads; see `RewriteTask`."""
-    files = write(store, ahead.read(_changed(store, task), threads), task.write, threads=max(1, threads))
+    files = write(store, ahead.read(_changed(store, task), threads), task.write, threads=threads)
     if task.changelog is None:
         return files
     try:
@@ -361,14 +361,14 @@ def _row_counts(part: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[int]:
     return (batch.num_rows for batch in part())
 
 
-def _count_of_files(store: Reader, task: FilesTask) -> int:
+def _counts_of_files(store: Reader, task: FilesTask) -> Iterator[int]:
+    """The number of rows of each file that its positional deletes leave."""
     if not any(task.deletes):
-        return task.row_count
+        yield from task.row_counts
+        return
     store = deletes.load(store, dict.fromkeys(chain.from_iterable(task.deletes)))
-    return sum(
-        count - int(np.searchsorted(deletes.positions(store, path, delete_files), count))
-        for path, count, delete_files in zip(task.paths, task.row_counts, task.deletes, strict=True)
-    )
+    for path, count, delete_files in zip(task.paths, task.row_counts, task.deletes, strict=True):
+        yield count - int(np.searchsorted(deletes.positions(store, path, delete_files), count))
 
 
 def _open(store: Reader, task: FilesTask, index: int) -> Any:

@@ -231,10 +231,8 @@ class File:
     @cached_property
     def _footer(self) -> parquet_footer.Footer:
         size = self._source.size()
-        self._source.seek(size - 8)
-        length = int.from_bytes(self._source.read(4), "little")
-        self._source.seek(size - 8 - length)
-        return parquet_footer.parse(self._source.read(length), self._path)
+        length = int.from_bytes(self._source.read_at(4, size - 8), "little")
+        return parquet_footer.parse(self._source.read_at(length, size - 8 - length), self._path)
 
     def row_groups(self, pushed: pc.Expression | None) -> tuple[int, int]:
         """(the number of row groups that `batches` reads, the number of row groups)."""
@@ -478,10 +476,9 @@ class Output:
         writer = self._opened(sink)
         writer.write_table(self._as_stored(table), row_group_size=self._group_rows(table))
         writer.close()
-        content, metadata = sink.getvalue(), writer.writer.metadata
-        end = memoryview(content)
-        size = int.from_bytes(end[-8:-4], "little")
-        row_groups = parquet_footer.parse(bytes(end[-8 - size : -8]), "").row_groups
+        content = sink.getvalue()
+        file = File(pa.BufferReader(content), "")
+        metadata, row_groups = file._file.metadata, file._footer.row_groups
         encoded = []
         for index, (start, rows) in enumerate(self._groups_of(table)):
             group = metadata.row_group(index)
