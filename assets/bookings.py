@@ -46,17 +46,15 @@ def events_of(flights: DataFrame, days: Sequence[str]) -> DataFrame:
         )
         .withColumn("base", 40 + F.coalesce("distance", F.lit(500)) * 0.11 + _chance(6) * 60)
     )
-    booked = seats.select("*", F.lit("booked").alias("op"), F.col("booked_on").alias("event_date"))
-    changed = seats.filter("is_changed").select(
-        "*", F.lit("changed").alias("op"), F.col("changed_on").alias("event_date")
-    )
-    cancelled = seats.filter("is_cancelled").select(
-        "*", F.lit("cancelled").alias("op"), F.col("cancelled_on").alias("event_date")
+    happened = F.array(
+        _event("booked", F.col("booked_on")),
+        _event("changed", F.when(F.col("is_changed"), F.col("changed_on"))),
+        _event("cancelled", F.when(F.col("is_cancelled"), F.col("cancelled_on"))),
     )
     dearer = F.col("is_changed") & (F.col("event_date") >= F.col("changed_on"))
     return (
-        booked.union(changed)
-        .union(cancelled)
+        seats.withColumn("event", F.explode(happened))
+        .select("*", "event.*")
         .filter(F.col("event_date").isin([date.fromisoformat(day) for day in days]))
         .withColumn("event_at", _moment(F.col("event_date"), F.col("op")))
         .withColumn("booked_at", _moment(F.col("booked_on"), F.lit("booked")))
@@ -88,6 +86,11 @@ def earn_by_route(flights: DataFrame, bookings: DataFrame) -> DataFrame:
 def _chance(number: int) -> Column:
     """A number in [0, 1) that follows from the booking and `SEED`."""
     return F.pmod(F.xxhash64("booking_id", F.lit(SEED), F.lit(number)), F.lit(1 << 20)) / (1 << 20)
+
+
+def _event(op: str, day: Column) -> Column:
+    """What happens to a booking on a day; null if it does not."""
+    return F.struct(F.lit(op).alias("op"), day.alias("event_date"))
 
 
 def _moment(day: Column, op: Column) -> Column:

@@ -88,17 +88,23 @@ def test_rows_that_spark_took_for_few_are_written_by_all(lake, spark, ways, monk
     assert len(content(table)) == 40
     table.upsert(frame.where("id < 20"))
     assert ways == [20]
+    multiplied = frame.where("id < 10").selectExpr("* except (id)", "explode(sequence(100 * id, 100 * id + 9)) as id")
+    table.upsert(multiplied)
+    assert ways == [20], "many rows of few"
+    table.upsert(multiplied.where("id % 10 = 0"))
+    assert ways == [20, 10]
 
 
-def test_what_comes_out_of_python_or_multiplies_rows_has_no_bound(lake, spark, ways):
+def test_what_comes_out_of_python_or_multiplies_many_rows_has_no_bound(lake, spark, ways):
     frame = spark.sql(ROWS.format(10)).drop("with.dot")  # Which mapInArrow does not take.
     assert few.guessed_bytes(frame) < 1 << 20
     assert few.guessed_bytes(frame.groupBy("dt").count().orderBy("dt").limit(2)) < 1 << 20
     one = frame.select("id", "dt")
-    assert few.guessed_bytes(frame.join(one, "id", "left")) < 1 << 20, "as large as what is joined"
+    for multiplied in (frame.join(one, "id", "left"), frame.selectExpr("*", "explode(list) as one")):
+        assert few.guessed_bytes(multiplied) < 1 << 20, "as large as what it reads"
     for unbounded in (
         frame.mapInArrow(lambda found: found, frame.schema),
-        frame.selectExpr("*", "explode(list) as one"),
+        spark.range(1 << 30).selectExpr("id", "explode(array(id, null)) as one"),
         frame.alias("a").crossJoin(frame.alias("b")),
         one.join(one.toDF("a", "b"), F.col("id") < F.col("a")),
         one.join(spark.range(1 << 30), "id"),

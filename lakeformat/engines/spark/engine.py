@@ -61,7 +61,8 @@ class SparkEngine:
         """The rows of all tasks, lazily. Parquet and ORC files that need nothing of ours are read by Spark."""
         names = [field.name for field in fields]
         groups, rest = native.parted(store, tasks, self._reach)
-        frames = [native.read(self.spark, store, group, self._reach).select(*map(quoted, names)) for group in groups]
+        frames = [native.read(self.spark, store, group, self._reach) for group in groups]
+        frames = [frame if frame.columns == names else frame.select(*map(quoted, names)) for frame in frames]
         if rest or not frames:
             frames.append(self._worked(store, rest, fields))
         frame = reduce(DataFrame.union, frames)

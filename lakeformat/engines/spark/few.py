@@ -16,13 +16,15 @@ from lakeformat.model.work import MergeTask, ReadTask, RewriteTask
 _FEW_BYTES = 64 << 20  # As Spark guesses, up to which the driver writes the rows of a keyed table.
 _FEW_ROWS = 1_000_000
 _WRITTEN_BYTES = 16 << 20  # The same, of a table without keys, whose rows need no shuffle.
-_JOINED_BYTES = 32 << 20  # The same, of all that is joined by equality, which may make more rows of few.
+_MULTIPLIED_BYTES = 32 << 20  # The same, of what is joined by equality or exploded, which may make more rows of few.
 _REWRITTEN_BYTES = 64 << 20  # Of files, up to which the driver rewrites them.
 _MERGED_BYTES = 256 << 20  # Of files, up to which the driver merges few rows into them.
 _VARIANT = re.compile(r'[tT]ype":"variant"')
 _GUESSED = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _IN_MEMORY = 8  # Bytes for one of a file, as Spark counts it.
-_BOUNDED = {  # Steps of a plan that make no more rows than they get.
+_MULTIPLYING = {"Join", "Generate"}
+_BOUNDED = {  # Steps of a plan that make no more rows than they get, or few more.
+    *_MULTIPLYING,
     *("Range", "LocalRelation", "Relation", "LogicalRDD", "Project", "Filter", "Union", "Aggregate", "Window", "Sort"),
     "WindowGroupLimit",
     *("GlobalLimit", "LocalLimit", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
@@ -81,19 +83,20 @@ def guessed_few(frame: DataFrame) -> bool:
 
 def guessed_bytes(frame: DataFrame) -> float:
     """Spark's estimate of the rows' size in bytes; infinite without a bound. Of a plan with joins, for which Spark
-    multiplies sizes, it is the size of what they join, if that is at most `_JOINED_BYTES`."""
+    multiplies sizes, and of one that explodes arrays, which it does not count, it is the size of what it reads, if that
+    is at most `_MULTIPLIED_BYTES`."""
     text = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
     lines = [_STEP.match(line) for line in text.partition("== Physical Plan ==")[0].splitlines()]
     steps = [(step["name"], step["detail"]) for step in lines if step]
     names = {name for name, _ in steps}
-    if any(name not in _BOUNDED and not (name == "Join" and _EQUALS.search(detail)) for name, detail in steps):
+    if any(name not in _BOUNDED or (name == "Join" and not _EQUALS.search(detail)) for name, detail in steps):
         return float("inf")
-    is_joined = "Join" in names
+    multiplies = not _MULTIPLYING.isdisjoint(names)
     counted = (
-        [detail for name, detail in steps if name in _LEAVES] if is_joined else [detail for _, detail in steps[:1]]
+        [detail for name, detail in steps if name in _LEAVES] if multiplies else [detail for _, detail in steps[:1]]
     )
     sizes = [size for detail in counted if (size := _SIZE.search(detail)) and size[2] in _GUESSED]
     if not sizes or len(sizes) < len(counted):
         return float("inf")
     guess = sum(float(size[1]) * _GUESSED[size[2]] for size in sizes) * (_IN_MEMORY if "Relation" in names else 1)
-    return guess if not is_joined or guess <= _JOINED_BYTES else float("inf")
+    return guess if not multiplies or guess <= _MULTIPLIED_BYTES else float("inf")

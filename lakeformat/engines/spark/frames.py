@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,14 +33,8 @@ def of_arrow(spark: Any, table: pa.Table, schema: T.StructType | None = None) ->
 def assignable(frame: DataFrame, fields: tuple[Field, ...]) -> DataFrame:
     """Timestamps with and without a zone become each other by the session's zone, as in Spark's own INSERT."""
     types = {field.name: field.type for field in fields}
-    columns = []
-    for frame_field in frame.schema:
-        column = F.col(quoted(frame_field.name))
-        if frame_field.name in types:
-            fitting = zoned(frame_field.dataType, types[frame_field.name])
-            column = column if fitting == frame_field.dataType else column.cast(fitting).alias(frame_field.name)
-        columns.append(column)
-    return frame.select(*columns)
+    fitting = [zoned(field.dataType, types[field.name]) if field.name in types else None for field in frame.schema]
+    return _cast(frame, fitting)
 
 
 def untyped_columns(frame: DataFrame) -> frozenset[str]:
@@ -52,15 +46,26 @@ def hinted(frame: DataFrame, hints: tuple[Field, ...]) -> DataFrame:
     """Columns of nulls, and timestamps with or without a zone, with the types of the table's columns of the same
     names."""
     types = {field.name.casefold(): field.type for field in hints}
-    columns = []
+    fitting = []
     for field in frame.schema:
-        column, hint = F.col(quoted(field.name)), types.get(field.name.casefold(), scalar(Kind.STRING))
-        if isinstance(field.dataType, T.NullType):
-            column = column.cast(spark_type(hint)).alias(field.name)
-        elif (fitting := zoned(field.dataType, hint)) != field.dataType:
-            column = column.cast(fitting).alias(field.name)
-        columns.append(column)
-    return frame.select(*columns)
+        hint = types.get(field.name.casefold(), scalar(Kind.STRING))
+        is_untyped = isinstance(field.dataType, T.NullType)
+        fitting.append(spark_type(hint) if is_untyped else zoned(field.dataType, hint))
+    return _cast(frame, fitting)
+
+
+def _cast(frame: DataFrame, types: Sequence[T.DataType | None]) -> DataFrame:
+    """The columns with these types, None for as they are. Each of a frame's steps takes some milliseconds of the
+    driver's, so that nothing to cast is no step."""
+    fields = frame.schema.fields
+    if all(type is None or type == field.dataType for field, type in zip(fields, types, strict=True)):
+        return frame
+    return frame.select(
+        *(
+            F.col(quoted(field.name)) if type is None else F.col(quoted(field.name)).cast(type).alias(field.name)
+            for field, type in zip(fields, types, strict=True)
+        )
+    )
 
 
 def mapped(frame: DataFrame, work: executors.Work, schema: T.StructType | str) -> DataFrame:

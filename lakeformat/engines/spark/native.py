@@ -84,13 +84,17 @@ def read(spark: SparkSession, store: Reader, group: Sequence[FilesTask], reach: 
     paths = [unglobbed(location) for location in locations if location is not None]
     with session.listing(spark, paths):
         frame = reader.format(task.file_format).load(paths)
-    columns = []
+    columns: list[Column | str] = []  # Names where a name says all: each step of an expression is a call to the JVM.
     for field in task.fields:
         if field.id in constants:
             column = _constant(constants[field.id], field.type)
         elif field.id in file_fields:
-            column = F.col(quoted(file_fields[field.id].name))
-            if file_fields[field.id].type != field.type:
+            file_field = file_fields[field.id]
+            if (file_field.name, file_field.type) == (field.name, field.type):
+                columns.append(quoted(field.name))
+                continue
+            column = F.col(quoted(file_field.name))
+            if file_field.type != field.type:
                 column = column.cast(spark_type(field.type))
         else:
             column = F.lit(None).cast(spark_type(field.type))
