@@ -16,7 +16,7 @@ from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import cell, count_text, markdown_table, size_text, time_text
+from lakeformat.dagster.markdown import count_text, size_text, time_text
 from lakeformat.dagster.sensors import compaction_sensor, expiry_sensor, worst_partition
 from lakeformat.dagster.tables import TableAsset, refuse_unpublished, tables_of
 from lakeformat.dagster.time_limit import each_in_time
@@ -344,9 +344,10 @@ class _Page:
         needy = sum(backlog.needs_maintenance for backlog in backlogs)
         bytes_to_win = sum(backlog.bytes_to_win for backlog in backlogs)
         failed = f"; {count_text(len(self.failures), 'table')} failed" if self.failures else ""
+        shown = f"; the worst {SHOWN} are shown" if len({*self.backlogs, *self.failures}) > SHOWN else ""
         sentence = (
             f"{text}: {count_text(needy, 'table')} {'needs' if needy == 1 else 'need'} maintenance, "
-            f"{size_text(bytes_to_win)} to win{failed}"
+            f"{size_text(bytes_to_win)} to win{failed}{shown}"
         )
         metadata = {
             "lake/tables": len(self.fleet),
@@ -362,33 +363,32 @@ class _Page:
         self.context.log.info(sentence)
         self.context.log_event(dg.AssetObservation(self.key, description=sentence, metadata=metadata))
 
-    def _table(self) -> dg.MarkdownMetadataValue:
-        """The tables that failed, then the others, the worst first."""
+    def _table(self) -> dg.TableMetadataValue:
+        """The tables that failed, then the others, the worst first: a table that a page shows without a click."""
         ranked = sorted(self.backlogs, key=lambda name: self.backlogs[name].rank, reverse=True)
         names = [*self.failures, *(name for name in ranked if name not in self.failures)]
-        header = [
-            "table", "format", "small files", "deleted rows", "snapshots to expire", "bytes to win", "size",
-            "last compaction (UTC)", "oldest snapshot (UTC)", "this run",
-        ]  # fmt: skip
-        rows = [[cell(name), *_cells(self.backlogs.get(name)), cell(self.done.get(name, ""))] for name in names[:SHOWN]]
-        table = markdown_table(header, rows)
-        more = f"\n\n{SHOWN} of {len(names):,}, the worst first" if len(names) > SHOWN else ""
-        return dg.MarkdownMetadataValue(f"{table.md_str}{more}")
+        records = [
+            dg.TableRecord({"table": name, "this run": self.done.get(name, ""), **_cells(self.backlogs.get(name))})
+            for name in names[:SHOWN]
+        ]
+        columns = ["table", "this run", *_cells(Backlog(""))]
+        return dg.TableMetadataValue(records, dg.TableSchema([dg.TableColumn(name) for name in columns]))
 
 
-def _cells(backlog: Backlog | None) -> list[str]:
-    if backlog is None:
-        return [""] * 8
-    return [
-        backlog.format,
-        f"{backlog.small_files:,}",
-        f"{backlog.deleted_rows:,}",
-        f"{backlog.snapshots_to_expire:,}",
-        size_text(backlog.bytes_to_win),
-        size_text(backlog.size_bytes),
-        time_text(backlog.compacted_ms),
-        time_text(backlog.oldest_snapshot_ms),
-    ]
+def _cells(backlog: Backlog | None) -> dict[str, str]:
+    """The other cells of a table's line; empty if it could not be looked at."""
+    shown = backlog or Backlog("")
+    cells = {
+        "to win": size_text(shown.bytes_to_win),
+        "small files": f"{shown.small_files:,}",
+        "deleted rows": f"{shown.deleted_rows:,}",
+        "snapshots to expire": f"{shown.snapshots_to_expire:,}",
+        "size": size_text(shown.size_bytes),
+        "last compaction (UTC)": time_text(shown.compacted_ms),
+        "oldest snapshot (UTC)": time_text(shown.oldest_snapshot_ms),
+        "format": shown.format,
+    }
+    return cells if backlog else dict.fromkeys(cells, "")
 
 
 def _maintained(

@@ -87,6 +87,8 @@ def compaction_sensor(
         if small < look.limits.max_small_files and share < look.limits.max_deleted_share:
             allowed = f"{look.limits.max_small_files} and {look.limits.max_deleted_share:.0%} allowed"
             return Verdict(f"at most {reason}, {allowed}", seen=latest)
+        if not table.compaction_plan().num_rows:
+            return Verdict(f"{reason}, but compaction would join none", seen=latest)
         if busy := in_flight(look.instance, look.asset):
             return Verdict(f"{reason}, but run {busy.run_id[:8]} is at work", seen=seen)
         run_key = f"compact:{table.name}:{latest}"
@@ -192,17 +194,17 @@ def foreign_commits(
             news = [
                 "not as declared, see its check" if not event.passed else "declared otherwise" for event in declaration
             ]
-            if snapshots:
-                commits = (
+            if foreign:
+                news.append(
                     f"{count_text(len(foreign), 'foreign commit')} of {count_text(len(snapshots), 'new snapshot')}"
                 )
-                news.append(commits)
-            verdicts[name] = Verdict(", ".join(news) or "no new snapshot", is_news=bool(news))
+            quiet = "no foreign commit" if snapshots else "no new snapshot"
+            verdicts[name] = Verdict(", ".join(news) or quiet, is_news=bool(news))
         cursor = _cursor(seen, differing)
         if events:
-            context.log.info(_sentences(verdicts))
+            context.log.info(sentences(verdicts))
             return dg.SensorResult(asset_events=events, cursor=cursor)
-        return dg.SensorResult(skip_reason=_sentences(verdicts), cursor=cursor)
+        return dg.SensorResult(skip_reason=sentences(verdicts), cursor=cursor)
 
     return observe
 
@@ -269,9 +271,9 @@ def _sensor(
             if verdict.seen is not None:
                 seen[asset_name] = verdict.seen
         if runs := [verdict.run for verdict in verdicts.values() if verdict.run]:
-            context.log.info(_sentences(verdicts))
+            context.log.info(sentences(verdicts))
             return dg.SensorResult(run_requests=runs, cursor=_cursor(seen))
-        return dg.SensorResult(skip_reason=_sentences(verdicts), cursor=_cursor(seen))
+        return dg.SensorResult(skip_reason=sentences(verdicts), cursor=_cursor(seen))
 
     return sensor
 
@@ -309,9 +311,11 @@ def _declaration(
     return [declaration_event(asset, finding)]
 
 
-def _sentences(verdicts: Mapping[str, Verdict]) -> str:
-    """In one line: the news of at most `REASONS` tables, then for each other reason how many tables have it."""
-    news = [f"{name}: {verdict.why}" for name, verdict in verdicts.items() if verdict.is_news]
+def sentences(verdicts: Mapping[str, Verdict]) -> str:
+    """In one line: the news of at most `REASONS` tables, first of those that runs are requested for, then for each
+    other reason how many tables have it."""
+    by_run = sorted(verdicts.items(), key=lambda item: item[1].run is None)
+    news = [f"{name}: {verdict.why}" for name, verdict in by_run if verdict.is_news]
     quiet: dict[str, list[str]] = {}
     for name, verdict in verdicts.items():
         if not verdict.is_news:

@@ -58,12 +58,8 @@ def pages(run, instance):
 
 
 def lines(metadata):
-    """The first cell of each line of the page's table, and the last."""
-    cells = [
-        line.removeprefix("| ").removesuffix(" |").split(" | ")
-        for line in metadata["lake/worst_tables"].splitlines()[2:]
-    ]
-    return [(row[0].replace("\\", ""), row[-1]) for row in cells]
+    """The table of each line of the page, and what the run did with it."""
+    return [(record.data["table"], record.data["this run"]) for record in metadata["lake/worst_tables"].records]
 
 
 @pytest.mark.parametrize("format", FORMATS)

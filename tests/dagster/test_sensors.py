@@ -15,6 +15,7 @@ from lakeformat.commit import commit
 from lakeformat.dagster import Upkeep, cdc_assets, checks_for, foreign_commits, maintenance
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.pictures import MOST, pictures
+from lakeformat.dagster.sensors import Verdict, sentences
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.dagster.upkeep import TABLE_TAG, TASK_TAG, Maintain, first_to_keep
 from lakeformat.engines.arrow import ArrowEngine
@@ -403,6 +404,32 @@ def test_a_skip_reason_is_one_short_line_with_what_is_new_first(lake, tick):
     events = tick(FOREIGN_COMMITS).asset_events
     assert (dg.AssetKey("weather"), DAY) in {(event.asset_key, event.partition) for event in events}, "its first commit"
     assert tick(FOREIGN_COMMITS).skip_reason.skip_message.endswith(f"{len(TABLES) - 2} tables: no new snapshot")
+    lake.lake.table("nyc.weather").append(rows(3), properties={"dagster/run_id": "a run of ours"})
+    assert "weather: no foreign commit" in tick(FOREIGN_COMMITS).skip_reason.skip_message
+
+
+def test_the_sentence_of_a_tick_that_asks_for_a_run_begins_with_its_table(lake):
+    verdicts = {f"t{n}": Verdict("at most 1 small file") for n in range(9)}
+    verdicts["t9"] = Verdict("12 small files", dg.RunRequest())
+    assert sentences(verdicts).startswith("t9: 12 small files; t0: ")
+    assert sentences(verdicts).endswith("; news of 7 other tables")
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_compaction_asks_for_no_run_that_would_join_nothing(format, lake, tick):
+    """Fewer than five small files of a partition stay as they are in either format."""
+    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    table = lake.lake.create_table("nyc.flights", schema, partition_by=["dt"], format=format)
+    for n in range(4):
+        table.append(rows(n))
+        result = tick(COMPACTION, max_small_files=1)
+        assert not result.run_requests
+        files = "1 small file" if n == 0 else f"{n + 1} small files"
+        assert f"flights: {files} and 0% deleted rows in a partition, but compaction would join none" in (
+            result.skip_reason.skip_message
+        )
+    table.append(rows(4))
+    assert len(tick(COMPACTION, max_small_files=1).run_requests) == 1
 
 
 def test_maintenance_as_the_launchpad_opens_does_all_and_says_what_it_did(flights, maintain):
@@ -410,9 +437,9 @@ def test_maintenance_as_the_launchpad_opens_does_all_and_says_what_it_did(flight
         flights.append(rows(n))
     result = maintain(upkeep=Upkeep(max_snapshots=2, retain_snapshots=1))
     seen = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
-    assert [event.description.split(" (")[0] for event in seen] == [
-        "Compacted 8 files", "Dropped 8 snapshots; the oldest one is now 9"
-    ]  # fmt: skip
+    compacted, dropped = (event.description for event in seen)
+    assert compacted.startswith("Compacted 8 files (")
+    assert re.fullmatch(r"Dropped 8 snapshots; the oldest one left is of \d{4}-\d\d-\d\d [\d:]{8} UTC", dropped)
     assert seen[0].metadata["dagster/row_count"].value == 8
 
 
