@@ -13,6 +13,8 @@ from lakeformat.codec import layouts
 from lakeformat.codec.numbers import distinct
 from lakeformat.model.schema import Field
 
+_SPAN = 1 << 12  # Of integers, up to which their distance to the least is their code.
+
 
 def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[pa.Scalar, ...], pa.RecordBatch]]:
     """The rows of each distinct combination of `keys` (one array per key, as long as the batch), in their order.
@@ -25,12 +27,11 @@ def split(batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> Iterator[tuple[tup
         yield (), batch
         return
     codes = key_codes(keys)
-    edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
-    order = None
-    if len(edges) and len(edges) + 1 > _distinct(codes):
+    changes, order = int(np.count_nonzero(codes[1:] != codes[:-1])), None
+    if changes and changes + 1 > _distinct(codes):
         order = np.argsort(codes, kind="stable")
         codes = codes[order]
-        edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    edges = np.flatnonzero(codes[1:] != codes[:-1]) + 1
     starts, stops = np.concatenate(([0], edges)), np.append(edges, len(codes))
     firsts = starts if order is None else order[starts]
     for index in np.argsort(firsts, kind="stable"):
@@ -151,19 +152,34 @@ def _places(column: pa.Array, values: pa.Array) -> np.ndarray:
 
 def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
     """One small integer per row, equal where all keys are equal, compared as in Java."""
-    codes, size = np.zeros(len(keys[0]), np.int64), 1
-    for key in map(layouts.comparable, keys):
-        is_encoded = pa.types.is_dictionary(key.type)
-        encoded: Any = key if is_encoded else pc.dictionary_encode(key, null_encoding="encode")
-        if encoded.indices.null_count:
-            encoded = pc.dictionary_encode(encoded.dictionary_decode(), null_encoding="encode")
-        step = max(1, len(encoded.dictionary))
-        if size * step > 1 << 62:
+    codes, size = _codes(layouts.comparable(keys[0]))
+    for key in map(layouts.comparable, keys[1:]):
+        key_codes, count = _codes(key)
+        if size * count > 1 << 62:
             _, codes = np.unique(codes, return_inverse=True)
             size = int(codes.max()) + 1
-        codes = codes * step + encoded.indices.to_numpy(zero_copy_only=False)
-        size *= step
-    return codes.astype(np.uint16) if size <= 1 << 16 else codes  # numpy sorts 16 bits by radix.
+        size *= count
+        codes = codes.astype(_dtype(size)) * count + key_codes
+    return codes.astype(_dtype(size), copy=False)
+
+
+def _dtype(size: int) -> Any:
+    return np.uint16 if size < 1 << 16 else np.int64  # numpy sorts 16 bits by radix.
+
+
+def _codes(key: pa.Array) -> tuple[np.ndarray, int]:
+    """A number for each value, and how many numbers there may be."""
+    if (pa.types.is_integer(key.type) or pa.types.is_date32(key.type)) and len(key) and not key.null_count:
+        integers = (key.view(pa.int32()) if pa.types.is_date32(key.type) else key).to_numpy()
+        least, most = integers.min(), integers.max()
+        count = int(most) - int(least) + 1
+        if count <= _SPAN:  # Without hashing. The lowest 16 bits are those of the difference.
+            return integers.astype(np.uint16) - least.astype(np.uint16), count
+    is_encoded = pa.types.is_dictionary(key.type)
+    encoded: Any = key if is_encoded else pc.dictionary_encode(key, null_encoding="encode")
+    if encoded.indices.null_count:
+        encoded = pc.dictionary_encode(encoded.dictionary_decode(), null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False), max(1, len(encoded.dictionary))
 
 
 def _distinct(codes: np.ndarray) -> int:

@@ -29,6 +29,37 @@ def test_split_gives_each_row_once_with_its_like_in_order(pairs):
         assert group.column("row").to_pylist() == wanted
 
 
+LIMITS = {
+    pa.int8(): (-(1 << 7), (1 << 7) - 1),
+    pa.int32(): (-(1 << 31), (1 << 31) - 1),
+    pa.date32(): (-(1 << 31), (1 << 31) - 1),
+    pa.int64(): (-(1 << 63), (1 << 63) - 1),
+    pa.uint64(): (0, (1 << 64) - 1),
+}
+
+
+@given(st.data())
+def test_integers_have_the_same_code_if_they_are_the_same_in_all_keys(data):
+    columns, pairs = [], []
+    count = data.draw(st.integers(0, 30))
+    for _ in range(2):
+        type = data.draw(st.sampled_from(list(LIMITS)))
+        least, most = LIMITS[type]
+        near = st.integers(0, data.draw(st.sampled_from([3, 127, 4095, 4096])))
+        values = st.one_of(
+            near.map(lambda n, least=least, most=most: min(least + n, most)),
+            near.map(lambda n, least=least, most=most: max(most - n, least)),
+            *([st.none()] if data.draw(st.booleans()) else []),
+        )
+        pairs.append(data.draw(st.lists(values, min_size=count, max_size=count)))
+        integers = pa.array(pairs[-1], pa.int32() if type == pa.date32() else type)
+        columns.append(integers.view(type))
+    for keys in (columns[:1], columns):
+        codes = rows.key_codes(keys).tolist()
+        named = list(zip(*pairs[: len(keys)], strict=True))
+        assert len(set(codes)) == len(set(named)) == len(set(zip(codes, named, strict=True)))
+
+
 def test_split_without_keys_is_the_batch_itself():
     batch = pa.record_batch({"a": [1, 2]})
     assert [(key, group) for key, group in rows.split(batch, [])] == [((), batch)]
