@@ -18,7 +18,7 @@ from lakeformat.codec.arrow import Values
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
 from lakeformat.errors import InvalidInput, LakeError, NotFound
-from lakeformat.expression import canonical, rounding
+from lakeformat.expression import canonical, rounding, store
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model import casing
 from lakeformat.model.predicate import (
@@ -34,6 +34,7 @@ from lakeformat.model.predicate import (
     Takes,
     like_regex,
 )
+from lakeformat.model.schema import Field
 from lakeformat.model.type_text import parse_type
 
 # The value of an expression: a column, or one value for all rows.
@@ -242,6 +243,8 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             names = [str(name.value) for name in arguments[::2] if isinstance(name, Literal)]
             parts = [_one_array(_as_column(_evaluate(part, table), table)) for part in arguments[1::2]]
             return pa.StructArray.from_arrays(parts, names)
+        case Call("stored", (operand, Literal(Field() as field))):
+            return store.stored(_as_column(_evaluate(operand, table), table), field, cast)
         case Call("canonical", (operand,)):
             return canonical.encoded(_as_column(_evaluate(operand, table), table))
         case Call(name, arguments) if name in _KERNELS:
@@ -1063,7 +1066,7 @@ def _kernel(function: Function) -> Callable[..., Values]:
 
 
 # Evaluated with the table, see `_evaluate`; all others depend only on the values of their arguments.
-_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast", "variant_get", "named_struct", "canonical"})
+_BY_TABLE = frozenset({"in", "in_tuples", "case", "cast", "variant_get", "named_struct", "canonical", "stored"})
 _KERNELS: Mapping[str, Callable[..., Values]] = {
     name: _kernel(function) for name, function in FUNCTIONS.items() if name not in _BY_TABLE
 }

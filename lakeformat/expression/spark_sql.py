@@ -60,6 +60,8 @@ def to_sql(expression: Expression) -> str:
             return _sql_like(to_sql(operand), pattern, escape)
         case Call("cast", (operand, Literal(text))):
             return f"CAST({to_sql(operand)} AS {spark_type(parse_type(text))})"
+        case Call("stored", (operand, _)):
+            return to_sql(operand)
         case Call("variant_get", (operand, path, Literal(text))):
             target = _sql_text(spark_type(parse_type(text)))
             return f"variant_get({to_sql(operand)}, {to_sql(path)}, {target})"

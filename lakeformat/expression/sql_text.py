@@ -198,7 +198,7 @@ def value(operand: Any, qualifiers: Collection[str] = ()) -> Expression:
 _NODES = {node: function.name for function in FUNCTIONS.values() for node in function.nodes}
 # Functions with a syntax of their own or none, which are not called by name.
 _WRITTEN = frozenset({
-    "in", "in_tuples", "like", "case", "cast", "and", "or", "not", "variant_get", "named_struct", "canonical",
+    "in", "in_tuples", "like", "case", "cast", "and", "or", "not", "variant_get", "named_struct", "canonical", "stored",
 })  # fmt: skip
 _CALLED = {
     name: function.name

@@ -21,7 +21,7 @@ from lakeformat.expression import sql_text
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression
-from lakeformat.sql import parameters
+from lakeformat.sql import parameters, text
 from lakeformat.sql.sources import Source
 
 # The value of these depends on more than one row, or skipping rows changes the values of others.
@@ -75,7 +75,9 @@ def qualified(tree: Any, references: Sequence[Referring]) -> Any:
     for index, reference in enumerate(references):
         reference.node.meta["lakeformat"] = index
         schema[_named(index)] = dict.fromkeys(reference.source.names, "string")
-    copied = tree.copy()
+    # sqlglot takes the first parts of `db.t.column.field` for more than a table's name.
+    long = [r.path for r in references if len(r.path) > 1 and not r.node.args.get("alias")]
+    copied = text.requalified(tree, {tuple(map(str.casefold, path)): path[-1:] for path in long})
     for node in list(copied.find_all(exp.Table)):
         index = node.meta.get("lakeformat")
         if index is not None:

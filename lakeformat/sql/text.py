@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import sqlglot
@@ -361,6 +361,26 @@ def expression(piece: Piece) -> Any:
     if isinstance(projection, exp.Alias | exp.Star):
         raise piece.script.invalid(piece.origin(0), "expected an expression without an alias")
     return projection
+
+
+def requalified(node: Any, sides: Mapping[tuple[str, ...], tuple[str, ...]]) -> Any:
+    """The tree with the qualifiers of its columns, old ones in lower case -> new ones, replaced."""
+
+    def change(node: Any) -> Any:
+        if not isinstance(node, exp.Column):
+            return node
+        parts = list(node.parts)
+        for old, new in sides.items():
+            if len(parts) > len(old) and tuple(p.name.casefold() for p in parts[: len(old)]) == old:
+                kept = [exp.to_identifier(name, quoted=True) for name in new] + [p.copy() for p in parts[len(old) :]]
+                return (
+                    exp.Dot.build([exp.Column(this=kept[0]), *kept[1:]])
+                    if len(kept) > 4
+                    else exp.column(*reversed(kept))
+                )
+        return node
+
+    return node.transform(change)
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -678,7 +678,8 @@ def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, 
 
 def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
     """Partitions, as the waist has them, as a table on which a scope can be evaluated."""
-    return _scope_columns(pa.table(partition_columns(rows, base.spec)), base, base.spec)
+    columns = partition_columns(rows, base.spec)
+    return _scope_columns(pa.table(columns) if columns else _without_values(len(rows)), base, base.spec)
 
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
@@ -1005,7 +1006,12 @@ def _scope_columns(entries: pa.Table, base: State, spec: Spec) -> pa.Table:
     for index, id in enumerate(spec.field_ids):
         for name in _names_of(base, spec, index):
             columns[name] = entries[f"p{id}"]
-    return pa.table(columns)
+    return pa.table(columns) if columns else _without_values(len(entries))
+
+
+def _without_values(count: int) -> pa.Table:
+    """As many rows, which a table without columns would not have."""
+    return pa.table({"": pa.nulls(count)})
 
 
 def _python(column: pa.Array) -> list[Any]:

@@ -570,6 +570,8 @@ def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa
     """Partitions, as the waist has them, as a table of their values."""
     kinds = partition_types(schema)
     columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
+    if not columns:  # A table without columns would have no rows.
+        return pa.table({"": pa.nulls(len(partitions))})
     return pa.table(columns, names=list(schema.partitioning.names))
 
 

@@ -178,8 +178,9 @@ def rebuilt(
             elements = rebuilt(items(array), element.type, leaf, name)
             return relist(array, pa.list_(pa.field("element", elements.type, element.nullable)), elements)
         case MapOf(key, value):
-            keys, values = entries(array)
-            keys, values = rebuilt(keys, key.type, leaf, name), rebuilt(values, value.type, leaf, name)
+            old_keys, values = entries(array)
+            keys, values = rebuilt(old_keys, key.type, leaf, name), rebuilt(values, value.type, leaf, name)
+            keys = old_keys if pa.types.is_null(keys.type) else keys  # Keys without a type are none.
             return remap(array, pa.map_(keys.type, pa.field("value", values.type, value.nullable)), keys, values)
     return leaf(array, type)
 

@@ -117,6 +117,8 @@ def type_of(expression: Expression, fields: tuple[Field, ...]) -> Type | None:
             return resolve(path, fields)[1]
         case Call("cast", (_, Literal(text))) | Call("variant_get", (_, _, Literal(text))):
             return parse_type(text)
+        case Call("stored", (_, Literal(Field() as field))):
+            return field.type
         case Call(name):
             result = FUNCTIONS[name].result
             return None if result is None else scalar(result)

@@ -71,6 +71,7 @@ _ALIGNED, _CONDITIONS, _DOUBLES, _PATTERN = Takes.ALIGNED, Takes.CONDITIONS, Tak
 # like(x, pattern, Literal(escape))    cast(x, Literal(type text))    case(when, then, ..., otherwise)
 # variant_get(x, Literal(path), Literal(type text))    named_struct(Literal(name), x, ...)
 # canonical(x): bytes that are equal exactly if no expression tells the values apart; without a name in SQL
+# stored(x, Literal(field)): as that column takes it in SQL (`expression.store`); without a name in SQL
 # fmt: off
 _ROWS = (
     Function("eq", _TWO, _CONDITION, "equal", _ALIGNED, infix="=", nodes=("EQ",), flipped="eq", negated="ne"),
@@ -142,6 +143,7 @@ _ROWS = (
     Function("variant_get", _THREE),
     Function("named_struct", (2, None)),
     Function("canonical", _ONE, Kind.BYTES),
+    Function("stored", _TWO),
 )
 # fmt: on
 FUNCTIONS: Mapping[str, Function] = {row.name: row for row in _ROWS}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +15,11 @@ from lakeformat.codec.arrow import fields_from_arrow, from_arrow, to_arrow
 from lakeformat.engines.choose import spark_engine
 from lakeformat.engines.kernels import assign, casts
 from lakeformat.errors import InvalidInput, UnsupportedFeature
+from lakeformat.expression import evaluation, store
 from lakeformat.expression.spark_sql import spark_type, to_sql
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.predicate import Call, Column, Expression, Literal, cast, coerce, resolve, type_of
-from lakeformat.model.schema import Field, Kind, Row, Scalar, Type
+from lakeformat.model.predicate import Call, Column, Expression, Literal, cast, coerce, resolve
+from lakeformat.model.schema import Field, Kind, Scalar, Type
 from lakeformat.sql import inline, names, on_spark, parameters, query
 from lakeformat.sql.result import Result, metrics
 from lakeformat.sql.session import MERGE_SCHEMA, OVERWRITE_MODE, Context
@@ -29,10 +28,6 @@ from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
 
 _DYNAMIC_HINT = re.compile(r"OPTIONS\s*\(\s*'dynamic-partition-overwrite'\s*=\s*'(true|false)'\s*\)", re.IGNORECASE)
-_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
-_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
-_TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
-_PLAIN = (pa.types.is_integer, pa.types.is_date, pa.types.is_boolean, pa.types.is_decimal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +126,12 @@ def default(field: Field) -> Expression:
     return cast(Literal(field.default), spark_type(field.type))
 
 
+def unplaced(table: Table, names: Collection[str]) -> dict[str, None]:
+    """The partition columns that a list of columns leaves out, which are null then, as the connectors write them."""
+    fields = (table.schema.field(name) for name in table.schema.partitioning.sources if name not in names)
+    return {field.name: None for field in fields if field.nullable and field.default is None}
+
+
 def filling(table: Table) -> dict[str, Field]:
     """The columns whose default a statement writes for NULL, as Paimon's engines do;
     in Iceberg tables NULL stays NULL."""
@@ -151,56 +152,16 @@ def filled(fills: Mapping[str, Field], values: Mapping[str, str | Expression]) -
     return {name: with_default(name, value) for name, value in values.items()}
 
 
-def conformed(value: Expression, target: Field, type_of_column: Callable[[tuple[str, ...]], Type | None]) -> Expression:
-    """An assigned value with the cast that Spark's store assignment adds, as `stored` has it. `type_of_column`: the
-    type of a column that the value names."""
-    if isinstance(target.type, Row):
-        return _conformed_parts(value, target.type, type_of_column)
-    source, kind = _scalar(value, type_of_column), target.type.kind if isinstance(target.type, Scalar) else None
-    if source is None or kind is None:
-        return value
-    if kind in _TEXTS and source.kind in (*_INTEGERS, *_TIMES, Kind.DATE, Kind.BOOLEAN, Kind.DECIMAL):
-        return cast(value, "STRING")
-    is_rescaled = source.kind is kind is Kind.DECIMAL and source != target.type
-    if is_rescaled or (source.kind is not kind and {source.kind, kind} <= {*_TIMES, Kind.DATE}):
-        return cast(value, spark_type(target.type))
-    return value
-
-
-def _conformed_parts(
-    value: Expression, target: Row, type_of_column: Callable[[tuple[str, ...]], Type | None]
+def conformed(
+    value: Expression,
+    target: Field,
+    type_of_column: Callable[[tuple[str, ...]], Type | None] = lambda _: None,
 ) -> Expression:
-    """As `conformed`, in the parts of a new struct."""
-    match value:
-        case Call("named_struct", arguments) if len(arguments) == 2 * len(target.fields):
-            pairs = zip(arguments[::2], arguments[1::2], target.fields, strict=True)
-            parts = ((name, conformed(part, field, type_of_column)) for name, part, field in pairs)
-            return Call("named_struct", tuple(expression for pair in parts for expression in pair))
-    return value
-
-
-def _scalar(value: Expression, type_of_column: Callable[[tuple[str, ...]], Type | None]) -> Scalar | None:
-    """The type of a value, where it is a column, a literal or a cast of a scalar type; else None."""
-    match value:
-        case Column(path):
-            column_type = type_of_column(path)
-            return column_type if isinstance(column_type, Scalar) else None
-        case Literal(bool()):
-            return Scalar(Kind.BOOLEAN)
-        case Literal(int()):
-            return Scalar(Kind.BIGINT)
-        case Literal(Decimal() as number):
-            digits = number.as_tuple()
-            scale = max(0, -int(digits.exponent))
-            return Scalar(Kind.DECIMAL, (max(len(digits.digits), scale), scale))
-        case Literal(datetime.datetime() as moment):
-            return Scalar(Kind.TIMESTAMP if moment.tzinfo is None else Kind.TIMESTAMP_TZ, (6,))
-        case Literal(datetime.date()):
-            return Scalar(Kind.DATE)
-        case Call("cast", _):
-            result = type_of(value, ())
-            return result if isinstance(result, Scalar) else None
-    return None
+    """An assigned value as Spark's store assignment gives it to the column. `type_of_column`: the type of a column that
+    the value names, None if it is unknown."""
+    if value == Literal(None) or (isinstance(value, Column) and type_of_column(value.path) == target.type):
+        return value
+    return Call("stored", (value, Literal(target)))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -336,13 +297,8 @@ def _columns(context: Context, statement: Insert, data: Any) -> Any:
     if twice:
         raise InvalidInput(f"{where}: column {twice[0]!r} is given twice")
     by_name, fills = {field.name: field for field in fields}, filling(statement.table)
-    # A column list without a partition column means null there, as the connectors write it.
-    partition_by = statement.table.schema.partitioning.sources if statement.columns is not None else ()
-    static |= {
-        name: None
-        for name in partition_by
-        if name not in (*targets, *static) and by_name[name].nullable and by_name[name].default is None
-    }
+    if statement.columns is not None or statement.by_name:
+        static |= unplaced(statement.table, (*targets, *static))
     if not isinstance(data, pa.Table):
         data = on_spark.named(data, targets, {name: (value, by_name[name]) for name, value in static.items()})
         return on_spark.filled(data, {name: default(fills[name]) for name in targets if name in fills})
@@ -370,27 +326,8 @@ def _assigned(
 
 
 def stored(column: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
-    """Cast as Spark's store assignment does, which allows more than the library's writes: numbers, dates and booleans
-    to text, dates to timestamps and back, timestamps with a zone to those without and back (in process, the session's
-    zone is UTC), and decimals to fewer digits after the point, rounded half up."""
-    column = _untyped(column)
-    arrow_type, kind = to_arrow(target.type), column.type
-    is_plain = any(test(kind) for test in _PLAIN)
-    if is_plain and isinstance(target.type, Scalar) and target.type.kind in _TEXTS:
-        return column.cast(pa.string())
-    if pa.types.is_decimal(kind) and pa.types.is_decimal(arrow_type) and kind.scale > arrow_type.scale:
-        wider = (pa.decimal128 if kind.precision < 38 else pa.decimal256)(kind.precision + 1, kind.scale)
-        try:
-            return pc.round(column.cast(wider), arrow_type.scale, "half_towards_infinity").cast(arrow_type)
-        except pa.ArrowInvalid as error:
-            raise InvalidInput(f"column {target.name}: a value does not fit {target.type}: {error}") from error
-    if pa.types.is_date(kind) and pa.types.is_timestamp(arrow_type):
-        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", arrow_type.tz))
-    if pa.types.is_timestamp(kind) and pa.types.is_date(arrow_type):
-        return pc.floor_temporal(column.cast(pa.timestamp(kind.unit)), unit="day").cast(pa.date32())
-    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(arrow_type) and bool(kind.tz) != bool(arrow_type.tz):
-        return column.cast(pa.timestamp(kind.unit, arrow_type.tz))
-    return column
+    """As `expression.store` has it; in process, the session's zone is UTC."""
+    return pa.chunked_array([store.stored(_untyped(column), target, evaluation.cast)])
 
 
 def _untyped(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -49,7 +49,7 @@ from lakeformat.verbs.merge import DeclaredClause, MergeInto
 _OWN = "_lakeformat_"  # Prefix of the columns that we add.
 _COMPUTED, _OF_PAIR, _KEY = f"{_OWN}computed_", f"{_OWN}of_pair_", f"{_OWN}key_"
 _KEYS_IN_TEXT = re.compile(rf"{_KEY}\d+(, {_KEY}\d+)*")
-_STAGED, _ROW = f"{_OWN}source", f"{_OWN}row"
+_STAGED, _ROW, _FIRST = f"{_OWN}source", f"{_OWN}row", f"{_OWN}first"
 # Flags of a paired row: it has the values of a table row; no source row matches that table row.
 _MATCHES, _ALONE = (
     f"{_OWN}matches",
@@ -69,6 +69,8 @@ class Reading:
     computed: list[Piece] = field(default_factory=list)
     of_pairs: list[Piece] = field(default_factory=list)
     columns_of_pairs: list[str] = field(default_factory=list)  # The table's columns whose values may be of these.
+    unconditional: set[Group] = field(default_factory=set)  # Those with a clause without a condition.
+    decided: set[Group] = field(default_factory=set)  # By a clause with `AND true`; later ones apply to no row.
     needs_alone: bool = False  # Whether one of `of_pairs` is for rows NOT MATCHED BY SOURCE.
 
 
@@ -85,14 +87,16 @@ def merge(context: Context, cursor: Cursor, before: Piece | None = None) -> Resu
     matching = _matching(reading, matched_by)
     clauses = []
     while not cursor.done:
-        clauses.append(_clause(reading, cursor))
+        decided = frozenset(reading.decided)
+        if (clause := _clause(reading, cursor)).group not in decided:
+            clauses.append(clause)
     data = query.rows(context, _source(reading, before))
     paired = matching is None or bool(reading.of_pairs)
     if any(clause.act is not Act.DELETE for clause in clauses):
         _fields(data, using)
     untyped = _untyped(data)
     fills = insert.filling(on.table)
-    if untyped or paired or fills or (evolve and reading.computed):
+    if untyped or paired or fills or any(clause.values is None and clause.act is not Act.DELETE for clause in clauses):
         clauses, evolve = _spelt_out(on.table, clauses, _fields(data, using), evolve), False
     clauses = [_without(clause, untyped) for clause in clauses]
     if paired:
@@ -144,7 +148,7 @@ def _matching(reading: Reading, piece: Piece) -> Expression | None:
         parameters.value(reading.context.params, name)
     if any(True for _ in node.find_all(exp.Query)):
         return None
-    filled = parameters.filled(rows.qualified(node, _sides(reading)), reading.context.params)
+    filled = parameters.filled(text.requalified(node, _sides(reading)), reading.context.params)
     try:
         expression = sql_text.read(filled, piece.text, (TARGET, SOURCE))
     except InvalidInput:
@@ -268,7 +272,7 @@ def _paired(
     context = replace(context, frames={**context.frames, _STAGED: numbered})
     head: list[str | Piece] = [] if before is None else [before, " "]
     join = "LEFT JOIN" if reading.needs_alone else "JOIN"
-    tail: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias), f" {join} {_STAGED} AS "]
+    tail: list[str | Piece] = [" FROM ", *on.in_from, f" {join} {_STAGED} AS "]
     tail += [quoted(reading.alias), " ON ", piece]
     computed: list[str | Piece] = []
     for index, of_pair in enumerate(reading.of_pairs):
@@ -287,11 +291,10 @@ def _paired(
         pairs = rows.apart(pairs, keys)
     unmatched = numbered.filter(pc.invert(pc.is_in(numbered[_ROW], value_set=pairs[_ROW].combine_chunks())))
     matched = [clause for clause in clauses if clause.group is Group.MATCHED]
-    if reading.needs_alone and len(matched) == 1 and (matched[0].act, matched[0].condition) == (Act.DELETE, ALWAYS):
-        # A plain DELETE allows several matches per row.
-        rest = [name for name in pairs.column_names if name not in keys]
-        once = pairs.group_by(list(keys), use_threads=False).aggregate([(name, "first") for name in rest])
-        pairs = once.rename_columns([name.removesuffix("_first") for name in once.column_names])
+    if reading.needs_alone and [(one.act, one.condition) for one in matched] in ([], [(Act.DELETE, ALWAYS)]):
+        # Without a clause, and for a plain DELETE, several matches per row are allowed.
+        numbers = pairs.select(list(keys)).append_column(_FIRST, pa.array(range(len(pairs)), pa.int64()))
+        pairs = pairs.take(numbers.group_by(list(keys)).aggregate([(_FIRST, "min")])[f"{_FIRST}_min"].combine_chunks())
     beside = source.take(pairs[_ROW].combine_chunks())
     for name in pairs.column_names:
         if name != _ROW:
@@ -334,7 +337,16 @@ def _clause(reading: Reading, cursor: Cursor) -> DeclaredClause:
             cursor.expect("TARGET")
     else:
         cursor.expect("MATCHED")
-    condition = _expression(reading, cursor.until("THEN"), group) if cursor.take("AND") else ALWAYS
+    if group in reading.unconditional:
+        what = f"a clause after a WHEN {group.name.replace('_', ' ')} without a condition, which decides for all rows"
+        raise reading.context.script.invalid(offset, what)
+    condition: Expression = ALWAYS
+    if not cursor.peek("AND"):
+        reading.unconditional.add(group)
+    elif cursor.take("AND"):
+        condition = _expression(reading, cursor.until("THEN"), group)
+        if condition == ALWAYS:
+            reading.decided.add(group)
     cursor.expect("THEN")
     if group is Group.NOT_MATCHED:
         cursor.expect("INSERT")
@@ -367,7 +379,10 @@ def _inserted(reading: Reading, cursor: Cursor, offset: int) -> dict[str, str | 
         raise reading.context.script.invalid(
             offset, f"INSERT of {len(values)} values into {len(columns)} columns: {', '.join(columns)}"
         )
-    return {name: _value(reading, value, name, Group.NOT_MATCHED) for name, value in zip(columns, values, strict=True)}
+    given: dict[str, str | Expression] = {n: Literal(None) for n in insert.unplaced(reading.on.table, columns)}
+    for name, value in zip(columns, values, strict=True):
+        given[name] = _value(reading, value, name, Group.NOT_MATCHED)
+    return given
 
 
 def _value(reading: Reading, piece: Piece, column: str, group: Group) -> Expression:
@@ -383,7 +398,7 @@ def _expression(reading: Reading, piece: Piece, group: Group) -> Expression:
     node = parameters.marked(text.expression(piece if inlined is None else inlined))
     for name in parameters.used(node):
         parameters.value(reading.context.params, name)
-    renamed = rows.qualified(node, _sides(reading))
+    renamed = text.requalified(node, _sides(reading))
     if inlined is not None and not any(True for _ in node.find_all(exp.Query)):
         with suppress(InvalidInput):
             expression = sql_text.read(parameters.filled(renamed, reading.context.params), piece.text, (TARGET, SOURCE))

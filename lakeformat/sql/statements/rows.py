@@ -73,6 +73,12 @@ class Target:
     named: Piece
     alias: str
     qualifiers: tuple[tuple[str, ...], ...]  # Qualifiers of its columns, in lower case; longest first.
+    has_alias: bool = False  # Whether the text gives the alias.
+
+    @property
+    def in_from(self) -> list[str | Piece]:
+        """The table as it stands in FROM."""
+        return [self.named, " AS ", quoted(self.alias)] if self.has_alias else [self.named]
 
 
 def delete(context: Context, cursor: Cursor) -> Result:
@@ -115,7 +121,10 @@ def update(context: Context, cursor: Cursor) -> Result:
             sided: dict[str, str | Expression] = {
                 name: _on_target(value) for name, value in values.items() if value is not None
             }
-            sided |= {name: Column((SOURCE, f"{_VALUE}{index}")) for index, name in enumerate(unknown)}
+            sided |= {
+                name: insert.conformed(Column((SOURCE, f"{_VALUE}{index}")), on.table.schema.field(name))
+                for index, name in enumerate(unknown)
+            }
             merge = on.table.merge_into(matches, _same(keys)).when_matched().update(insert.filled(fills, sided))
             return metrics(merge.merge(spark=context.spark, **context.verb))
     known_ = insert.filled(fills, {name: value for name, value in values.items() if value is not None})
@@ -144,7 +153,7 @@ def target(context: Context, cursor: Cursor, stops: Sequence[str]) -> Target:
     table = settings.with_options(context, names.table(context, path, f"SQL at {context.script.position(offset)}"))
     if cursor.take("AS") or not (cursor.done or cursor.word() in stops):
         alias = cursor.part()
-        return Target(table, named, alias, ((alias.casefold(),),))
+        return Target(table, named, alias, ((alias.casefold(),),), has_alias=True)
     folded = tuple(part.casefold() for part in path)
     ends = sorted({folded, folded[-1:]}, key=len, reverse=True)
     return Target(table, named, path[-1], tuple(ends))
@@ -225,31 +234,11 @@ def evaluable(context: Context, piece: Piece, on: Target) -> Expression | None:
         return None
     try:
         value = sql_text.read(
-            parameters.filled(qualified(node, dict.fromkeys(on.qualifiers, ())), context.params), piece.text
+            parameters.filled(text.requalified(node, dict.fromkeys(on.qualifiers, ())), context.params), piece.text
         )
     except InvalidInput:
         return None
     return None if wants_values(value) else value
-
-
-def qualified(node: Any, sides: dict[tuple[str, ...], tuple[str, ...]]) -> Any:
-    """The tree with the qualifiers of its columns, in lower case, replaced."""
-
-    def change(node: Any) -> Any:
-        if not isinstance(node, exp.Column):
-            return node
-        parts = list(node.parts)
-        for old, new in sides.items():
-            if len(parts) > len(old) and tuple(p.name.casefold() for p in parts[: len(old)]) == old:
-                kept = [exp.to_identifier(name, quoted=True) for name in new] + [p.copy() for p in parts[len(old) :]]
-                return (
-                    exp.Dot.build([exp.Column(this=kept[0]), *kept[1:]])
-                    if len(kept) > 4
-                    else exp.column(*reversed(kept))
-                )
-        return node
-
-    return node.transform(change)
 
 
 def identity(table: Table, columns: Sequence[str], prefix: str) -> dict[str, Part]:
@@ -291,7 +280,7 @@ def _evaluated(
 ) -> tuple[dict[str, Part], Any]:
     """The matching columns (source column -> the part of the table's row), and the source: the distinct values of these
     columns in the rows to change, with the new values."""
-    behind: list[str | Piece] = [" FROM ", on.named, " AS ", quoted(on.alias)]
+    behind: list[str | Piece] = [" FROM ", *on.in_from]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
     for index, value in enumerate(assigned.values()):

@@ -43,7 +43,9 @@ def _array(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 
 def _map(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
-    if len(nodes) % 2 or not nodes:
+    if not nodes:
+        return Typed("CAST(MAP([], []) AS MAP(INTEGER, INTEGER))", SparkType("map", (VOID, VOID)))
+    if len(nodes) % 2:
         raise scope.invalid(node, "map takes keys and values by turns")
     keys, values = nodes[::2], nodes[1::2]
     key_type, key_values = shared([scope.translate(item, scope) for item in keys], keys, scope)
@@ -248,7 +250,7 @@ def _variant_get(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     "array": (0, None, _array),
-    "map": (2, None, _map),
+    "map": (0, None, _map),
     "struct": (1, None, _struct),
     "named_struct": (2, None, _named_struct),
     "transform": (2, 2, _transform),

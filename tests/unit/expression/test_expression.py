@@ -747,7 +747,7 @@ CALLS = {
 
 def test_each_row_of_the_table_of_functions_is_read_evaluated_and_written():
     # Which no text spells, and what needs a variant (test_variant.py).
-    assert CALLS.keys() | {"in_tuples", "variant_get", "canonical"} == predicate.FUNCTIONS.keys()
+    assert CALLS.keys() | {"in_tuples", "variant_get", "canonical", "stored"} == predicate.FUNCTIONS.keys()
     for name, text in CALLS.items():
         function, found = predicate.FUNCTIONS[name], parse(text)
         assert isinstance(found, Call), text

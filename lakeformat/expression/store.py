@@ -1,0 +1,80 @@
+"""Values as SQL statements assign them to columns: Spark's ANSI store assignment (spark.sql.storeAssignmentPolicy)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeformat.codec import layouts
+from lakeformat.codec.arrow import to_arrow
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type
+
+_INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+_TEXTS = (Kind.STRING, Kind.VARCHAR, Kind.CHAR)
+_TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ)
+
+Cast = Callable[[Any, pa.DataType], Any]
+
+
+def stored(values: pa.Array | pa.ChunkedArray, target: Field, cast: Cast) -> pa.Array:
+    """`values` cast by `cast` where store assignment casts, also inside structs, arrays and maps: numbers to numbers,
+    dates and timestamps to each other, and numbers, booleans, dates and timestamps to text. All else is unchanged, and
+    does not fit the column unless it has its type. Raises `InvalidInput` for a value that the type does not hold."""
+    try:
+        return _stored(layouts.plain(values), target.type, cast)
+    except (pa.ArrowException, LakeError) as error:
+        raise InvalidInput(f"column {target.name}: a value does not fit {target.type}: {error}") from error
+
+
+# --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _stored(array: Any, target: Type, cast: Cast) -> pa.Array:
+    match target:
+        case Row(parts) if pa.types.is_struct(array.type):
+            by_name = {part.name: part for part in parts}
+            names = [part.name for part in array.type]
+            columns = [
+                _stored(pc.struct_field(array, [index]), by_name[name].type, cast)
+                if name in by_name
+                else pc.struct_field(array, [index])
+                for index, name in enumerate(names)
+            ]
+            return pa.StructArray.from_arrays(columns, names, mask=array.is_null()) if columns else array
+        case ListOf(element) if pa.types.is_list(array.type):
+            first, offsets = _offsets(array)
+            elements = _stored(array.values.slice(first, offsets[-1].as_py()), element.type, cast)
+            return pa.ListArray.from_arrays(offsets, elements, mask=array.is_null())
+        case MapOf(key, value) if pa.types.is_map(array.type):
+            first, offsets = _offsets(array)
+            count = offsets[-1].as_py()
+            keys = _stored(array.keys.slice(first, count), key.type, cast)
+            items = _stored(array.items.slice(first, count), value.type, cast)
+            return pa.MapArray.from_arrays(offsets, keys, items, mask=array.is_null())
+        case Scalar() if _is_cast(array.type, target):
+            wanted = pa.string() if target.kind in _TEXTS else to_arrow(target)
+            return layouts.plain(cast(array, wanted))
+    return array
+
+
+def _is_cast(source: pa.DataType, target: Scalar) -> bool:
+    """Whether store assignment casts values of the Arrow type `source`."""
+    t = pa.types
+    is_number = t.is_integer(source) or t.is_floating(source) or t.is_decimal(source)
+    is_time = t.is_date(source) or t.is_timestamp(source)
+    if target.kind in _TEXTS:
+        return is_number or is_time or t.is_boolean(source)
+    if target.kind in _NUMBERS:
+        return is_number
+    return is_time and target.kind in _TIMES
+
+
+def _offsets(array: Any) -> tuple[int, pa.Array]:
+    """(the first entry, the offsets from there)."""
+    offsets = array.offsets.to_numpy()
+    return int(offsets[0]), pa.array(offsets - offsets[0])
