@@ -373,6 +373,23 @@ def test_there_and_back_no_data_file_moves():
     assert parquet(doors.store(table)) == files
 
 
+@pytest.mark.parametrize("properties", [VECTORS, SMALL_VECTORS], ids=["64 bits", "32 bits"])
+def test_only_files_with_deleted_rows_are_written_anew(properties):
+    table = made(**OFF, **properties)
+    table.append(data(1, 2))
+    table.append(data(3))
+    untouched = files_of(table, "id = 3")
+    table.delete("id = 2")
+    convert.convert(doors.store(table), Paimon(), Iceberg(), history=False)
+    now = opened(doors.store(table))
+    assert files_of(now, "id = 3") == untouched
+    assert now.scan().to_arrow().sort_by("id")["id"].to_pylist() == [1, 3]
+
+
+def files_of(table, where):
+    return {path.rpartition("/")[2] for task in table.scan(where=where).plan() for path in task.paths}
+
+
 def test_a_commit_to_an_iceberg_table_on_the_way_is_converted_too():
     table = iceberg()
     store = Interrupted(doors.store(table), lambda: table.append(ROWS))
