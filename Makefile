@@ -14,7 +14,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE # Runs and tests start hundreds of processes that import the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo ui test test-fast test-long test-later test-lowest test-newest check judge cluster soak package docs bench mariadb mysql clean java
+.PHONY: help demo ui test test-fast test-long test-later test-lowest test-newest check judge cluster soak package docs bench bench-short mariadb mysql clean java
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -83,6 +83,9 @@ docs: $(VENV)/.docs ## Build the pages and the API reference into .site; warning
 
 bench: $(STAMP) java ## Measure against peers in the same run (builds their environments)
 	$(BIN)/python -m benchmarks
+
+bench-short: $(STAMP) ## Measure in ten minutes what needs no JVM: scans, cores, writes, plans, writers of one table
+	$(BIN)/python -m benchmarks short
 
 mariadb: .judge/mariadb/usr/sbin/mariadbd ## Bring a MariaDB server for the tests of change data capture, out of Debian's packages, without installing it
 

@@ -1,4 +1,7 @@
-"""Run benchmarks by name, all of them without one: `python -m benchmarks planning writing`."""
+"""Run benchmarks by name, all of them without one: `python -m benchmarks planning writing`.
+
+`short` stands for those that take ten minutes together: no JVM, and no peer but pypaimon.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,17 @@ from pathlib import Path
 from benchmarks.measure import machine
 
 NAMES = (
-    "planning", "million", "writing", "reading", "threads", "paimon_rust", "merging", "commits", "upkeep",
+    "planning", "million", "writing", "reading", "threads", "writers", "paimon_rust", "merging", "commits", "upkeep",
     "spark_overwrite", "newest_iceberg", "by_name", "iceberg", "keys", "sql", "cdc",
 )  # fmt: skip
+SHORT = ("reading", "threads", "writing", "planning", "writers")
 BUILT = Path(__file__).resolve().parents[1] / ".bench"
 
 
 def main(names: list[str]) -> int:
+    names = list(SHORT) if names == ["short"] else names
     if unknown := [n for n in names if n not in NAMES]:
-        print(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}", file=sys.stderr)
+        print(f"no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}, and short", file=sys.stderr)
         return 2
     print(machine(), flush=True)
     BUILT.mkdir(exist_ok=True)

@@ -41,16 +41,43 @@ def start(warehouse: str, jar: str) -> str:
     return str(spark.version)
 
 
-def ours(table: str, number: str, partition: str) -> list[float]:
-    found = _started["lake"].table(table)
-    return both_times(lambda: _totals(found.scan().to_spark(_started["spark"]), number, partition))
+def create(table: str, source: str, partition: str) -> None:
+    """A table of the peer's with the rows of a Parquet folder."""
+    rows = _started["spark"].read.parquet(source)
+    rows.writeTo(_peers(table)).using("iceberg").partitionedBy(F.col(partition)).create()
 
 
-def theirs(table: str, number: str, partition: str) -> list[float]:
-    """The same files through Iceberg's Hadoop catalog, which finds a namespace in a folder of its name."""
+def overwrite_ours(table: str, source: str) -> list[float]:
+    """Replace the partitions that the source has rows of."""
+    lake, rows = _started["lake"], _started["spark"].read.parquet(source)
+    return both_times(lambda: lake.table(table).overwrite_partitions(rows))
+
+
+def overwrite_theirs(table: str, source: str) -> list[float]:
+    rows = _started["spark"].read.parquet(source)
+    return both_times(rows.writeTo(_peers(table)).overwritePartitions)
+
+
+def files(table: str) -> int:
+    """How many data files a table of the peer's has."""
+    return int(_started["spark"].table(f"{_peers(table)}.files").count())
+
+
+def scan_ours(table: str, number: str, partition: str) -> list[float]:
+    spark, lake = _started["spark"], _started["lake"]
+    return both_times(lambda: _totals(lake.table(table).scan().to_spark(spark), number, partition))
+
+
+def scan_theirs(table: str, number: str, partition: str) -> list[float]:
+    """The same files through Iceberg."""
     spark = _started["spark"]
-    name = table.replace(".", ".db`.`" if "." in table else ".")
-    return both_times(lambda: _totals(spark.table(f"peer.`{name}`"), number, partition))
+    return both_times(lambda: _totals(spark.table(_peers(table)), number, partition))
+
+
+def _peers(table: str) -> str:
+    """The name in Iceberg's Hadoop catalog, which finds a namespace in a folder of its name."""
+    namespace, name = table.split(".")
+    return f"peer.`{namespace}.db`.`{name}`"
 
 
 def _totals(frame: Any, number: str, partition: str) -> Any:
@@ -58,6 +85,7 @@ def _totals(frame: Any, number: str, partition: str) -> Any:
     return frame.agg(F.count("*"), F.sum("id"), F.sum(F.floor(number)), F.max("name"), F.max(partition)).first()
 
 
-serve({"start": start, "ours": ours, "theirs": theirs})
+VERBS = (start, create, overwrite_ours, overwrite_theirs, files, scan_ours, scan_theirs)
+serve({verb.__name__: verb for verb in VERBS})
 if _started:
     _started["spark"].stop()

