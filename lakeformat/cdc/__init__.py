@@ -6,10 +6,10 @@ from lakeformat import lazy
 
 if TYPE_CHECKING:
     from lakeformat.cdc.address import open_source
-    from lakeformat.cdc.follow import Report
     from lakeformat.cdc.lag import lag_seconds
     from lakeformat.cdc.mysql.source import MySql
     from lakeformat.cdc.postgres.source import Postgres
+    from lakeformat.cdc.report import Report
     from lakeformat.cdc.sync import sync_database, sync_table
     from lakeformat.cdc.type_option import OnMisfit, TypeOption
 
@@ -31,7 +31,7 @@ __getattr__ = lazy.names(
         "MySql": "mysql.source",
         "OnMisfit": "type_option",
         "Postgres": "postgres.source",
-        "Report": "follow",
+        "Report": "report",
         "TypeOption": "type_option",
         "lag_seconds": "lag",
         "open_source": "address",

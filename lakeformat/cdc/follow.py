@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -18,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat import clock
-from lakeformat.cdc import comparison, progress, spool
+from lakeformat.cdc import comparison, progress, readers, spool
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.progress import Filling, Progress, Viewed
+from lakeformat.cdc.report import Report
 from lakeformat.cdc.shards import NAMES, NOTHING, is_of
 from lakeformat.cdc.source import (
     Chunk,
@@ -53,43 +55,6 @@ _SEQUENCE_FIELD = "sequence.field"  # Paimon's option.
 _CONVERT_DELETES = "cdc.convert-deletes"  # A property of an Iceberg table.
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a sync did to one table."""
-
-    table: str
-    rows: int = 0
-    rows_by_kind: Mapping[str, int] = field(default_factory=dict)  # Changes by kind: "+I", "-U", "+U", "-D".
-    snapshot_rows: int = 0
-    position: str | None = None  # Source position; the table has all changes up to it.
-    lag_seconds: float | None = None  # From the last commit at the source to its commit here; None: no changes.
-    snapshots: tuple[int, ...] = ()
-    schema_changes: tuple[str, ...] = ()
-    error: LakeError | None = None  # Why `sync_database` stopped this table; no change is lost.
-    is_complete: bool = False  # Whether the snapshot is complete.
-    # Rows changed to what the source has and its log lacks, e.g. values of added columns; not counted in `rows`.
-    filled_rows: int = 0
-    seconds: float = 0.0  # Duration of the sync so far.
-    kept_bytes: int | None = None  # Of the log, which PostgreSQL keeps for a table that stopped.
-    # By column: values that it cannot hold, which became NULL since the source was opened (`on_misfit="null"`).
-    misfits: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def rows_per_second(self) -> float:
-        """Snapshot rows, changes and filled rows per second."""
-        return (self.snapshot_rows + self.rows + self.filled_rows) / self.seconds if self.seconds else 0.0
-
-    def __str__(self) -> str:
-        """Progress in one line: "shop.orders: 120,000 rows of the snapshot, 30 changes, 41,000 rows/s, lag 0.4 s"."""
-        filled = f", {self.filled_rows:,} filled" if self.filled_rows else ""
-        lag = "" if self.lag_seconds is None else f", lag {self.lag_seconds:.1f} s"
-        lost = "".join(f", {count:,} values of {name} did not fit and are NULL" for name, count in self.misfits.items())
-        return (
-            f"{self.table}: {self.snapshot_rows:,} rows of the snapshot, {self.rows:,} changes{filled}, "
-            f"{self.rows_per_second:,.0f} rows/s{lag}{lost}"
-        )
-
-
 class Follower:
     """Replicates `source_table` into `table`. Every commit records its source position, and fails if another process
     committed since; a new process continues from the position in the table."""
@@ -103,6 +68,8 @@ class Follower:
         snapshot_properties: Mapping[str, str] = MappingProxyType({}),
         computed: Computed = NONE,
         tell: Callable[[Report], None] | None = None,
+        *,
+        swap: bool = False,
     ) -> None:
         self._computed, self._tell, self._began = computed, tell, time.monotonic()
         self.source, self.source_table, self.table = source, source_table, table
@@ -134,7 +101,7 @@ class Follower:
             )
         self.progress = saved[1] if saved else None
         self._recorded = self.progress  # As the table has it; `progress` may be ahead of it.
-        self._number, self._restart = self._next_number(), restart
+        self._number, self._restart, self._swaps = self._next_number(), restart, swap
 
     def _next_number(self) -> int:
         last = self._session.last_committed()
@@ -207,7 +174,9 @@ class Follower:
 
     def hold(self, position: Position) -> None:
         """Record that the source must keep the changes since `position`, before the snapshot begins."""
-        if self._restart:
+        if self._restart and self._swaps:
+            self._mark(position)
+        elif self._restart:
             self._empty_table(position)
         elif self.progress is None:
             self._commit(None, Progress(position.text, where=self.source_table.where))
@@ -216,6 +185,9 @@ class Follower:
         """Take or continue the snapshot, one commit per chunk of `size` rows. `position`: the first position from which
         the source keeps changes."""
         self._size = size
+        if self._restart and self._swaps:
+            self._replace_rows(position)
+            return
         if self._restart:
             self._empty_table(position)
         if self.progress is None:
@@ -229,7 +201,7 @@ class Follower:
             return
         with (
             self.source.view(self.source_table) as view,
-            closing(_ahead(view.chunks(self.progress.upto, size))) as chunks,
+            closing(readers.ahead(view.chunks(self.progress.upto, size))) as chunks,
         ):
             for chunk in chunks:
                 rows = self._computed.added(chunk.rows, self.source_table.name, None)
@@ -278,6 +250,65 @@ class Follower:
         self._number, self._recorded = self._next_number(), self.progress
         if made is None:
             self._commit(None, self.progress)
+
+    def _mark(self, position: Position) -> None:
+        """Have other calls through the slot keep what the rows lack that are about to replace the table's. Without a
+        position of the table in this source that keeps it already, a commit without rows says that they differ from
+        the source's: a later sync without a restart compares them."""
+        saved = progress.read(self.table)
+        if saved is not None and saved[0] == self._follows:
+            return
+        parts, version = self.source_table.parts, self.source_table.version
+        mark = Progress(position.text, compares=True, parts=parts, version=version, where=self.source_table.where)
+        properties = {**self._extra, **mark.properties(self._follows)}
+        properties.pop(progress.RESTART, None)
+        prepared = self._session.prepare(self._number, self._empty())
+        self._session.commit(prepared, empty=True, properties=properties)
+        self._number = self._next_number()
+
+    def _replace_rows(self, position: Position) -> None:
+        """Restart beside the old rows: one commit replaces them by the source's rows in one view. Until then a process
+        that dies leaves them as they are."""
+        before = self.table.current_snapshot()
+        self.progress = Progress(position.text, kept=tuple(sorted(self._kept().items())), where=self.source_table.where)
+        try:
+            self._join()
+            self._renew(self.source_table, is_rewritten=False)
+            with self.source.view(self.source_table) as view:
+                next_ = self.progress.with_chunk(view.text, view.until, None)
+                with closing(readers.ahead(view.chunks(None, self._size))) as chunks:
+                    rows = self._snapshot_rows(chunks)
+                    snapshot = self.table.overwrite(
+                        rows,
+                        pinned_to=0 if before is None else before.id,
+                        id=f"{progress.USER}/{uuid.uuid4()}",  # As of a commit of the stream, by its user.
+                        properties={**self._extra, **next_.properties(self._follows)},
+                    )
+        except BaseException:
+            self.progress = None  # The rows are still the old ones.
+            raise
+        self._restart, self._number = False, self._next_number()
+        self.progress = self._recorded = next_
+        assert snapshot is not None
+        self._report(snapshot)
+
+    def _snapshot_rows(self, chunks: Iterator[Chunk]) -> pa.RecordBatchReader:
+        fields, is_unique, count = self.table.schema.fields, self.source_table.is_unique, 0
+
+        def tables() -> Iterator[pa.Table]:
+            nonlocal count
+            for chunk in chunks:
+                rows = chunk.rows if is_unique else comparison.last_of_keys(chunk.rows, self.source_table.key)
+                yield _fitted(self._computed.added(rows, self.source_table.name, None), fields)
+                count += rows.num_rows
+                self._have(snapshot_rows=count)
+
+        read = tables()
+        first = next(read)  # There is a chunk without rows where there are none.
+        schema = first.schema
+        no_rows = [pa.RecordBatch.from_pylist([], schema)]  # A reader without a batch counts as one that was read.
+        batches = (batch for table in chain([first], read) for batch in table.to_batches() or no_rows)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     # --- changes ---
 
@@ -555,7 +586,7 @@ class Follower:
         now = self.source.describe(self.source_table.name, self.source_table.key)
         fields = tuple(column for column in now.fields if column.name in names)
         wanted = replace(now, fields=fields, parts=self.source_table.parts)
-        with self.source.view(wanted) as view, closing(_ahead(view.chunks(filling.upto, size))) as chunks:
+        with self.source.view(wanted) as view, closing(readers.ahead(view.chunks(filling.upto, size))) as chunks:
             until = max(view.until.order, self._filled_until())
             text = view.until.text if until == view.until.order else filling.until
             for chunk in chunks:
@@ -600,7 +631,7 @@ class Follower:
         mark = replace(self.progress, views=(), is_complete=False, compares=True, version=version)
         with self.source.view(self.source_table) as view:
             count, same_count = self.table.scan().count(), 0
-            with closing(_ahead(view.chunks(None, size))) as chunks:
+            with closing(readers.ahead(view.chunks(None, size))) as chunks:
                 for chunk in chunks:
                     read = self._computed.added(chunk.rows, self.source_table.name, None)
                     read, names = _fitted(read, self.table.schema.fields), chunk.rows.schema.names
@@ -740,15 +771,6 @@ def require_names(table: SourceTable) -> None:
             f"{table.name} has a column {ROW_KIND.name!r}, as the kinds of changed rows are called here; "
             "leave it out (exclude_columns)"
         )
-
-
-def _ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
-    """The same chunks, read one ahead: the next one loads while the current one is committed."""
-    with ThreadPoolExecutor(1) as reader:
-        following = reader.submit(next, chunks, None)
-        while (chunk := following.result()) is not None:
-            following = reader.submit(next, chunks, None)
-            yield chunk
 
 
 def _of_kind(rows: pa.Table, kind: RowKind) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -104,3 +104,12 @@ def _ranges(after: Key, last_key: Callable[[Key], Key]) -> Iterator[tuple[Key, K
         upto = last_key(after)
         yield after, upto
         is_last, after = upto is None, upto
+
+
+def ahead(chunks: Iterator[Chunk]) -> Generator[Chunk]:
+    """The same chunks, read one ahead: the next one loads while the current one is committed."""
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, chunks, None)
+        while (chunk := following.result()) is not None:
+            following = reader.submit(next, chunks, None)
+            yield chunk

@@ -10,14 +10,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from lakeformat.cdc import failures, progress
-from lakeformat.cdc.follow import Follower, Report
+from lakeformat.cdc.follow import Follower
+from lakeformat.cdc.report import Report
 from lakeformat.cdc.source import Disconnected, Position, Source
 from lakeformat.errors import InvalidInput, LakeError, NotFound
 from lakeformat.lake import Lake
 
 log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
 BATCH_ROWS = 100_000
 FIRST_DELAY, _LONGEST_DELAY = 1.0, 60.0  # Between tries to connect again, or to follow a table that stopped.
 _STOP_SECONDS = 0.2  # A wait looks that often whether the call is over.
@@ -102,6 +105,41 @@ class _Retry:
         self.delay = min(2 * self.delay, _LONGEST_DELAY)
 
 
+@dataclass(slots=True)
+class _Lost:
+    """A connection that dropped, and the pause before the next try to connect again."""
+
+    time: float
+    delay: float
+
+    def waits(self, error: Disconnected, source: Source, seconds: float, is_over: Callable[[], bool]) -> bool:
+        """Wait, and close what is left of it; False if it was lost for `seconds`."""
+        left = self.time + seconds - time.monotonic()
+        if left <= 0:
+            return False
+        delay = min(self.delay, left)
+        log.warning("%s; connecting again in %.0f s, for %.0f s at most", error, delay, left)
+        with suppress(LakeError):
+            source.close()
+        end, self.delay = time.monotonic() + delay, min(2 * self.delay, _LONGEST_DELAY)
+        while time.monotonic() < end and not is_over():
+            time.sleep(min(_STOP_SECONDS, max(0.0, end - time.monotonic())))
+        return True
+
+
+def persistent(source: Source, limits: Limits, look: Callable[[], _Answer]) -> _Answer:
+    """The answer of a look at a source that could be reached before, by another connection if the one it had drops."""
+    lost: _Lost | None = None
+    while True:
+        try:
+            return look()
+        except Disconnected as error:
+            lost = lost or _Lost(time.monotonic(), FIRST_DELAY)
+            is_over = limits.stop or (lambda: False)
+            if is_over() or not lost.waits(error, source, limits.reconnect_seconds, is_over):
+                raise
+
+
 @dataclass
 class Run:
     """The tables that a call follows. Those of one table (`opened` is None) end with its error; of several,
@@ -120,8 +158,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self._live, self._started = list(self.followers), time.monotonic()  # Live: not stopped by an error.
-        self._lost_at: float | None = None  # When the connection was lost that is not back yet.
-        self._delay, self._commits = FIRST_DELAY, 0  # Commits of this call when it was lost.
+        self._lost: _Lost | None = None  # A connection that is not back yet.
+        self._commits = 0  # Of this call when it was lost.
         self._retries: dict[str, _Retry] = {}  # By source table.
         self._signatures: dict[str, list[str | None]] = {}  # Of live tables, when they were last looked at.
         self._names_before: set[str] = set()
@@ -150,21 +188,13 @@ class Run:
 
     def _waits_after(self, error: Disconnected) -> bool:
         """Wait before the next try to connect; False if there is none."""
-        now, commits = time.monotonic(), sum(len(follower.report.snapshots) for follower in self.followers)
-        if self._lost_at is None or commits > self._commits:  # The connection was back for a while.
-            self._lost_at, self._commits, self._delay = now, commits, FIRST_DELAY
-        left = self._lost_at + self.limits.reconnect_seconds - now
-        if left <= 0:
+        commits = sum(len(follower.report.snapshots) for follower in self.followers)
+        if self._lost is None or commits > self._commits:  # The connection was back for a while.
+            self._lost, self._commits = _Lost(time.monotonic(), FIRST_DELAY), commits
+        if not self._lost.waits(error, self.source, self.limits.reconnect_seconds, self.is_over):
             return False
-        delay = min(self._delay, left)
-        log.warning("%s; connecting again in %.0f s, for %.0f s at most", error, delay, left)
         for follower in self._live:
             follower.reconnect()
-        with suppress(LakeError):
-            self.source.close()
-        end, self._delay = now + delay, min(2 * self._delay, _LONGEST_DELAY)
-        while time.monotonic() < end and not self.is_over():
-            time.sleep(min(_STOP_SECONDS, max(0.0, end - time.monotonic())))
         return True
 
     def begin(self, followers: Sequence[Follower]) -> None:
@@ -205,7 +235,7 @@ class Run:
         is_ongoing = self.limits.until is Until.STOPPED
         while (self._live or (is_ongoing and self.opened is not None)) and not self.is_over():
             has_read = self._apply_changes() if self._live else False
-            self._lost_at, self._delay = None, FIRST_DELAY
+            self._lost = None
             self._each_alone(lambda follower: follower.fill(self.limits.batch_rows, self.is_over))
             if not is_ongoing:
                 break

@@ -233,7 +233,7 @@ class Source(Protocol):
         ...
 
     def view(self, table: SourceTable, *others: SourceTable) -> AbstractContextManager[View]:
-        """Open a view of `table`; `View.of` gives the same view of the others."""
+        """Open a view of `table`; `View.narrowed_to` gives the same view of the others."""
         ...
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from lakeformat.cdc import failures
 from lakeformat.cdc.computed import NONE, Computed
 from lakeformat.cdc.filters import filtered
-from lakeformat.cdc.follow import Follower, Report, require_names
-from lakeformat.cdc.run import BATCH_ROWS, Beside, Limits, Run, Until, run
+from lakeformat.cdc.follow import Follower, require_names
+from lakeformat.cdc.report import Report
+from lakeformat.cdc.run import BATCH_ROWS, Beside, Limits, Run, Until, persistent, run
 from lakeformat.cdc.shards import Shards, matching
 from lakeformat.cdc.source import Disconnected, Source
 from lakeformat.errors import InvalidInput, LakeError
@@ -34,6 +36,7 @@ def sync_table(
     properties: Mapping[str, Any] | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     restart: bool | str = False,
+    swap: bool = False,
     until: str = "now",
     max_rows: int | None = None,
     max_seconds: float | None = None,
@@ -58,9 +61,11 @@ def sync_table(
     same key; rows get the columns `database_name` and `table_name`, which belong in `primary_key` if two of the tables
     may have the same key. Tables that match later are copied once a sync finds them.
 
-    `restart`: empty the table and take a new snapshot; a string does so once under that name. `until`: "now" returns
-    when everything committed before the call is in the table, "stopped" when `stop()` returns true. `max_rows` and
-    `max_seconds` return earlier, after a whole batch. `poll_seconds`: the pause where the source has no new changes.
+    `restart`: empty the table and take a new snapshot; a string does so once under that name. With `swap`, the old rows
+    stay readable until the new snapshot is whole, and one commit replaces them; it is read in one view, ignores
+    `max_rows` and `max_seconds`, and begins again if it is interrupted, with the old rows in place. `until`: "now"
+    returns when everything committed before the call is in the table, "stopped" when `stop()` returns true. `max_rows`
+    and `max_seconds` return earlier, after a whole batch. `poll_seconds`: the pause where the source has no changes.
     `reconnect_seconds`: how long a call tries to connect again, with growing pauses, after its connection dropped (0:
     it ends); a database that cannot be reached at first is an error at once. `on_progress` gets the report so far after
     each commit. `snapshot_properties` are written into each snapshot. `slot_shared_with`: further source tables and
@@ -74,6 +79,7 @@ def sync_table(
     `UnsupportedFeature` if a schema change cannot be followed, and `Conflict` if another process writes the same table.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
+    _require_restart(restart, swap)
     if isinstance(source_table, re.Pattern):
         pattern, shards = source_table, source
         source = _reconnected(source, lambda: Shards.matching(shards, pattern))
@@ -94,6 +100,7 @@ def sync_table(
         snapshot_properties or {},
         computed,
         on_progress,
+        swap=swap,
     )
     beside = Beside(source, lake, slot_shared_with or {}, is_complete=True)
     return run(Run(source, [follower], limits, beside))[0]
@@ -113,6 +120,7 @@ def sync_database(
     merge_shards: bool = False,
     properties: Mapping[str, Any] | None = None,
     restart: bool | str = False,
+    swap: bool = False,
     until: str = "now",
     max_rows: int | None = None,
     max_seconds: float | None = None,
@@ -131,14 +139,15 @@ def sync_database(
 
     Returns a report per table, by source name. A table that cannot be followed stops alone; its `Report.error` says
     why. `merge_shards`: merge tables of the same name in several schemas into one, as a pattern does in `sync_table`;
-    it is reported as `*.name`. `restart`: empty the tables and take new snapshots, as in `sync_table`. PostgreSQL's
-    slot keeps what the tables of earlier calls lack that these names leave out, or that cannot be followed.
-    `row_filters`: by source name, the condition that rows of the table satisfy, as `where` in `sync_table`.
+    it is reported as `*.name`. `restart` and `swap`: empty the tables and take new snapshots, as in `sync_table`.
+    PostgreSQL's slot keeps what the tables of earlier calls lack that these names leave out, or that cannot be
+    followed. `row_filters`: by source name, the condition that rows of the table satisfy, as `where` in `sync_table`.
 
     `until="stopped"` also follows tables that match later (unless `merge_shards`), and tries a table that stopped
     again, after pauses of 1 to 60 seconds, as it may have been renamed for a moment.
     """
     limits = Limits(_until(until), max_rows, max_seconds, batch_rows, stop, poll_seconds, reconnect_seconds)
+    _require_restart(restart, swap)
     names = _reconnected(source, lambda: matching(source, including, excluding))
     if merge_shards:
         merged = {
@@ -170,20 +179,21 @@ def sync_database(
     def opened(name: str, restart: bool | str = False) -> Follower:
         with failures.of_table(name):
             declared = source.describe(name)
-            return _follower(source, declared, lake, target(name), format, (), properties, restart, tell=on_progress)
+            return _follower(
+                source, declared, lake, target(name), format, (), properties, restart, tell=on_progress, swap=swap
+            )
 
     followers, failed = dict[str, Follower](), dict[str, LakeError]()
     for name in targets:
         try:
-            followers[name] = opened(name, restart)
+            followers[name] = persistent(source, limits, partial(opened, name, restart))
         except LakeError as error:
             failed[name] = error
     is_ongoing = limits.until is Until.STOPPED
     if followers or is_ongoing:
         parts = {part for follower in followers.values() for part in follower.names}
-        left_out = {
-            name: target(name) for name in source.retention.served() if name not in parts and lake.exists(target(name))
-        }
+        served = persistent(source, limits, source.retention.served)
+        left_out = {name: target(name) for name in served if name not in parts and lake.exists(target(name))}
         beside = Beside(source, lake, left_out, is_complete=False)
         names_now = None if merge_shards else (lambda: matching(source, including, excluding))
         call = Run(source, list(followers.values()), limits, beside, opened, names_now, failed)
@@ -206,6 +216,11 @@ def _reconnected(source: Source, look: Callable[[], _Answer]) -> _Answer:
         return look()
 
 
+def _require_restart(restart: bool | str, swap: bool) -> None:
+    if swap and not restart:
+        raise InvalidInput("swap=True: it goes with restart=True, and says when its new rows replace the old ones")
+
+
 def _until(text: str) -> Until:
     if text not in list(Until):
         raise InvalidInput(f"until={text!r}: it is 'now' or 'stopped'")
@@ -224,6 +239,8 @@ def _follower(
     snapshot_properties: Mapping[str, str] = MappingProxyType({}),
     computed: Computed = NONE,
     tell: Callable[[Report], None] | None = None,
+    *,
+    swap: bool = False,
 ) -> Follower:
     require_names(declared)
     target = lake.create_table(
@@ -241,4 +258,4 @@ def _follower(
             f"{table}: its primary key is ({', '.join(target.schema.primary_key)}), that of {declared.name} "
             f"({', '.join(declared.key)})"
         )
-    return Follower(source, declared, target, restart, snapshot_properties, computed, tell)
+    return Follower(source, declared, target, restart, snapshot_properties, computed, tell, swap=swap)

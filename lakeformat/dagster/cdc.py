@@ -107,6 +107,9 @@ class CdcRun(KnownFields, dg.Config):
     """The configuration of one run of a followed table."""
 
     restart: bool = Field(default=False, description="Empty the table and read the source's rows anew.")
+    swap: bool = Field(
+        default=False, description="With restart: the old rows stay until the new ones replace them in one commit."
+    )
     max_rows: int | None = Field(default=None, description="End after about so many rows; the next run goes on.")
     max_seconds: float | None = Field(default=None, description="End after about so long; the next run goes on.")
     reconnect_seconds: float = Field(
@@ -312,6 +315,7 @@ def _followed(
                     properties=dict(to.properties),
                     # A retry and a re-execution continue the restart of the first attempt.
                     restart=(context.run.root_run_id or context.run.run_id) if config.restart else False,
+                    swap=config.swap,
                     snapshot_properties={
                         ASSET: to.asset.to_user_string(),
                         "dagster/run_id": context.run.run_id,

@@ -130,17 +130,21 @@ def test_a_database_that_cannot_be_reached_is_tried_again_after_pauses_that_grow
     assert pauses == [30, 60, 120, 240, 480, 600, 600]
 
 
-def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake):
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_table_is_taken_anew_once_and_the_others_go_on(server, run, lake, swap):
     run()
     before = len(lake.lake.table("nyc.notes").snapshots())
     server.execute("TRUNCATE orders; INSERT INTO orders SELECT i, i FROM generate_series(1, 5) i")
-    made = run(ORDERS, restart=True)
+    last = lake.lake.table("shop.orders").current_snapshot().id
+    made = run(ORDERS, restart=True, swap=swap)
     assert made.success
     (event,) = made.asset_materializations_for_node(ORDERS.to_python_identifier())
     assert event.metadata["cdc/snapshot_rows"].value == 5
     table = lake.lake.table("shop.orders")
     assert table.scan().count() == 5
     assert {snapshot.properties.get("cdc.restart") for snapshot in table.snapshots()} == {None, made.run_id}
+    later = [snapshot.id for snapshot in table.snapshots() if snapshot.id > last]
+    assert (0 in [table.scan(snapshot_id=id).count() for id in later]) is not swap
     assert len(lake.lake.table("nyc.notes").snapshots()) == before
 
 

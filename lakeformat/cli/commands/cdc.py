@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 )
 @click.option("--shards", is_flag=True, help="All tables whose names match, together as one table.")
 @click.option("--restart", is_flag=True, help="Empty the table, or with --all the tables, and begin anew.")
+@click.option("--swap", is_flag=True, help="With --restart: the old rows stay until the new ones replace them at once.")
 @click.option("--excluding", help="With --all: not those that match this.")
 @click.option("--prefix", default="", help="With --all: what the tables' names begin with.")
 @click.option("--suffix", default="", help="With --all: what the tables' names end with.")
@@ -105,6 +106,7 @@ def cdc(
     reconnect_seconds: float,
     shards: bool,
     restart: bool,
+    swap: bool,
     excluding: str | None,
     prefix: str,
     suffix: str,
@@ -165,6 +167,7 @@ def cdc(
                 table_names=pairs("--table-name", table_names, "schema.table=name"),
                 row_filters=pairs("--row-filter", row_filters, "schema.table=condition"),
                 restart=restart,
+                swap=swap,
                 **arguments,
             )
         else:
@@ -175,6 +178,7 @@ def cdc(
                 target,
                 primary_key=primary_key or None,
                 restart=restart,
+                swap=swap,
                 computed_columns=pairs("--computed-column", computed, "name=expression, e.g. 'year=year(at)'"),
                 partition_by=partition_by,
                 where=where,
