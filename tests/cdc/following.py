@@ -96,7 +96,7 @@ class _View:
     def __init__(self, view, fetched):
         self._view, self._fetched, self.text, self.until = view, fetched, view.text, view.until
 
-    def of(self, table):
+    def narrowed_to(self, table):
         return _View(self._view.narrowed_to(table), self._fetched)
 
     def chunks(self, after, size):

@@ -38,6 +38,7 @@ from tests.cdc.following import (
     wide_rows_are_read_in_chunks_by_bytes,
 )
 from tests.cdc.servers import DURABLE, LOGS_ALL, SERVER, MariaDb
+from tests.cdc.turmoil import OnMySql, Turmoil
 from tests.conftest import MEMORY
 from tests.draw import some
 
@@ -1179,3 +1180,14 @@ def test_the_rows_of_a_filter_are_followed(run, server, format, seed):
     rows_there = lambda where: list(run(f"SELECT id, version FROM t WHERE {where} ORDER BY id"))  # noqa: E731
     the_rows_of_a_filter_are_followed(source, f"{run.name}.t", work, rows_there, format, seed)
     source.close()
+
+
+@FORMATS
+@pytest.mark.parametrize("seed", range(20))
+def test_a_database_in_turmoil_is_followed(server, format, seed):
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        world = Turmoil(OnMySql(server, f"s{random.getrandbits(40):x}_"), format, folder, seed, tables=2)
+        try:
+            world.round(15, ["kill", "cut", "restart"], seconds=0.2)
+        finally:
+            world.close()

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake, NotFound, SourceError, UnsupportedFeature
-from lakeformat.cdc import Postgres, lag_seconds, sync_database, sync_table
+from lakeformat.cdc import Postgres, lag_seconds, run, sync_database, sync_table
 from lakeformat.cli.app import run as run_command
 from lakeformat.storage.memory import MemoryFiles
 from tests.cdc.each_call import STEP, World, every_call_fails_once
@@ -29,6 +30,7 @@ from tests.cdc.following import (
     IS_LONG,
     ROUNDS,
     WORKLOADS,
+    NthFetchFails,
     OneTable,
     RaisesFor,
     a_library_stops_one_table,
@@ -44,7 +46,8 @@ from tests.cdc.following import (
     two_syncs_at_once,
     wide_rows_are_read_in_chunks_by_bytes,
 )
-from tests.conftest import running_postgres
+from tests.cdc.turmoil import OnPostgres, Turmoil
+from tests.conftest import MEMORY, running_postgres
 from tests.simulation.failing import NthCallFails
 
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
@@ -345,6 +348,18 @@ def test_a_sync_up_to_now_goes_on_after_its_connections_drop(server, source, lak
     )
 
 
+def test_a_sync_of_all_goes_on_after_its_connections_drop_while_it_begins(server, source, lake, monkeypatch):
+    """Before each of the calls that the source gets, but for the first: a database that cannot be reached is an error at once."""
+    monkeypatch.setattr(run, "FIRST_DELAY", 0.01)
+    server.execute("CREATE TABLE a (id int PRIMARY KEY); INSERT INTO a VALUES (1); CREATE TABLE b (id int PRIMARY KEY)")
+    for n in range(1, 9):
+        dropping = NthFetchFails(source, n, drop=partial(drop_connections, server))
+        reports = sync_database(dropping, lake, "d")
+        assert dropping.made > n
+        assert {name: report.error for name, report in reports.items()} == {"public.a": None, "public.b": None}
+    assert rows_of(lake.table("d.a")) == rows_in(server, "a")
+
+
 def test_a_slot_that_is_dropped_is_noticed_without_changes(server, source, lake):
     server.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     sync_table(source, "t", lake, "d.t")
@@ -376,6 +391,7 @@ def test_a_slot_that_was_dropped_is_not_made_anew_without_a_word(server, source,
         lambda: sync_database(source, lake, "d", restart=True),
         lambda: sync_database(source, lake, "d", restart="once"),
         lambda: run_command([*cli, "--restart"]),
+        lambda: run_command([*cli, "--restart", "--swap"]),
     ):
         server.execute(f"SELECT pg_drop_replication_slot('{name}'); INSERT INTO a SELECT max(id) + 1 FROM a")
         with pytest.raises(NotFound, match=r"does not exist.*restart=True"):
@@ -1354,3 +1370,16 @@ def test_a_row_filter_that_cannot_be_followed_is_refused(server, source, lake, t
     with pytest.raises(InvalidInput, match=r"row_filters: 'public\.u' is no table to follow"):
         sync_database(source, lake, "d", row_filters={"public.u": "id > 5"})
     assert [row["id"] for row in rows_of(lake.table("d.t"))] == [2, 4, 5, 6, 7, 8, 9, 100, 200]
+
+
+@FORMATS
+@pytest.mark.parametrize("seed", range(20))
+def test_a_database_in_turmoil_is_followed(server, postgres_server, format, seed):
+    """Its server is that of other tests, and does not restart."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        side = OnPostgres(server.dsn, postgres_server.pgdata, slot=server.info.dbname)
+        world = Turmoil(side, format, folder, seed, tables=2)
+        try:
+            world.round(15, ["kill", "cut", "kill"], seconds=0.2)
+        finally:
+            world.close()
