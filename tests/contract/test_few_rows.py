@@ -151,6 +151,14 @@ def test_a_mistake_among_few_rows_is_refused_and_leaves_nothing(lake, spark, tmp
     assert not list(tmp_path.rglob("bucket-*/*"))
 
 
+def test_a_column_twice_is_refused_by_its_name(lake, spark):
+    frame = spark.sql("select 1L as id, 'a' as dt")
+    table = make(lake, "d.t", frame)
+    with pytest.raises(InvalidInput, match="column 'dt' is in the data twice"):
+        table.upsert(frame.selectExpr("*", "'b' as dt"))
+    assert table.current_snapshot() is None
+
+
 def test_no_row_at_all(lake, spark, ways):
     frame = spark.sql(ROWS.format(10))
     table = make(lake, "d.t", frame)
