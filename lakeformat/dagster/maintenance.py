@@ -16,7 +16,7 @@ from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text, size_text, time_text
+from lakeformat.dagster.markdown import cell, count_text, markdown_table, size_text, time_text
 from lakeformat.dagster.sensors import compaction_sensor, expiry_sensor, worst_partition
 from lakeformat.dagster.tables import TableAsset, refuse_unpublished, tables_of
 from lakeformat.dagster.time_limit import each_in_time
@@ -43,6 +43,7 @@ from lakeformat.model.snapshot import Snapshot
 SHOWN = 100  # The most tables on the page: the worst ones.
 # Snapshots whose manifests are read for the bytes that they removed, of a table whose metadata does not have them.
 MANIFESTS_READ = 10
+NO_BREAK_SPACE = "\u00a0"
 COMPACTIONS = ("compact", "replace")  # Kinds of snapshots.
 
 
@@ -363,32 +364,28 @@ class _Page:
         self.context.log.info(sentence)
         self.context.log_event(dg.AssetObservation(self.key, description=sentence, metadata=metadata))
 
-    def _table(self) -> dg.TableMetadataValue:
-        """The tables that failed, then the others, the worst first: a table that a page shows without a click."""
+    def _table(self) -> dg.MarkdownMetadataValue:
+        """The tables that failed, then the others, the worst first."""
         ranked = sorted(self.backlogs, key=lambda name: self.backlogs[name].rank, reverse=True)
         names = [*self.failures, *(name for name in ranked if name not in self.failures)]
-        records = [
-            dg.TableRecord({"table": name, "this run": self.done.get(name, ""), **_cells(self.backlogs.get(name))})
-            for name in names[:SHOWN]
-        ]
-        columns = ["table", "this run", *_cells(Backlog(""))]
-        return dg.TableMetadataValue(records, dg.TableSchema([dg.TableColumn(name) for name in columns]))
+        rows = [[cell(name), *_cells(self.backlogs.get(name)).values(), cell(self.done.get(name, ""))] for name in names[:SHOWN]]
+        return markdown_table(["table", *_cells(Backlog("")), "this run"], rows)
 
 
 def _cells(backlog: Backlog | None) -> dict[str, str]:
-    """The other cells of a table's line; empty if it could not be looked at."""
+    """The numbers of a table's line, none of which breaks; empty if it could not be looked at."""
     shown = backlog or Backlog("")
     cells = {
-        "to win": size_text(shown.bytes_to_win),
+        "format": shown.format,
         "small files": f"{shown.small_files:,}",
         "deleted rows": f"{shown.deleted_rows:,}",
         "snapshots to expire": f"{shown.snapshots_to_expire:,}",
+        "bytes to win": size_text(shown.bytes_to_win),
         "size": size_text(shown.size_bytes),
         "last compaction (UTC)": time_text(shown.compacted_ms),
         "oldest snapshot (UTC)": time_text(shown.oldest_snapshot_ms),
-        "format": shown.format,
     }
-    return cells if backlog else dict.fromkeys(cells, "")
+    return {name: text.replace(" ", NO_BREAK_SPACE) if backlog else "" for name, text in cells.items()}
 
 
 def _maintained(

@@ -23,7 +23,7 @@ from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.internals import in_pool, leave_pool
 from lakeformat.dagster.io_manager import pinned, snapshots_read
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text, id_text, size_text, time_text
+from lakeformat.dagster.markdown import count_text, id_text, size_text
 from lakeformat.dagster.measures import measures
 from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys
@@ -309,8 +309,7 @@ def expire(instance: dg.DagsterInstance, table: Maintained) -> Done | None:
         return None
     keep_from = first_to_keep(snapshots, table.limits, read, clock.now_ms())
     dropped = expire_before(opened, keep_from)
-    oldest_ms = next(snapshot.timestamp_ms for snapshot in snapshots if snapshot.id == keep_from)
-    text = f"Dropped {count_text(dropped, 'snapshot')}; the oldest one left is of {time_text(oldest_ms)} UTC"
+    text = f"Dropped {count_text(dropped, 'snapshot')}"
     metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": id_text(keep_from)}
     return Done(text, {**metadata, **(pictures(opened) if table.asset else {})})
 
