@@ -22,8 +22,10 @@ help: ## List the targets
 demo: $(STAMP) java home ## Backfill January 2013, compact, expire, re-run one day, and show what happened
 	$(BIN)/python -m pipelines.demo $(WAREHOUSE)
 
+# In the folder of the settings that are in force, and without the advice to use `dg dev`, which takes no workspace.yaml.
 ui: $(STAMP) java home ## Open Dagster on http://localhost:3000
-	LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) $(BIN)/dagster dev -w workspace.yaml
+	cd $(DAGSTER_HOME) && LAKE_WAREHOUSE=$(abspath $(WAREHOUSE)) PYTHONWARNINGS='ignore:Function `dev_command`' \
+		$(CURDIR)/$(BIN)/dagster dev -w $(CURDIR)/workspace.yaml
 
 test: $(STAMP) java $(VENV)/spark.jsa ## Run the tests, on three processes; TESTS names some
 	$(PYTEST) $(TESTS)
