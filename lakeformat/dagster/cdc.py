@@ -29,7 +29,7 @@ from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
 from lakeformat.cdc.source import Disconnected, InUse, Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
 from lakeformat.dagster.declaration import SOURCE_TABLE, lake_key
-from lakeformat.dagster.fields import KnownFields, LaunchableFields, resolved
+from lakeformat.dagster.fields import KnownFields, LaunchableFields, require, resolved
 from lakeformat.dagster.lake import SECRET, LakeResource
 from lakeformat.dagster.markdown import id_text
 from lakeformat.dagster.sensors import EVERY_SECONDS, snapshots_after
@@ -147,6 +147,10 @@ def cdc_assets(
         asset: Further arguments of `dg.asset`: `group_name`, `owners`, `tags`, `automation_condition`
             (`dg.AutomationCondition.on_cron("*/5 * * * *")` is a schedule) ...
     """
+    require("source", source, str, "the name of the resource that is the CdcSource")
+    require("tables", tables, Mapping, "a mapping, as in {'public.orders': 'shop.orders'}")
+    for name, target in tables.items():
+        require(f"the asset key of {name!r} in tables", target, str, "it as text, as in 'shop.orders'")
     keys, partitions, computed = dict(primary_keys or {}), dict(partition_by or {}), dict(computed_columns or {})
     named = {
         pattern.pattern if isinstance(pattern, re.Pattern) else pattern: (pattern, to) for pattern, to in tables.items()

@@ -10,12 +10,13 @@ import dagster as dg
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures, column_schema, specs_of
 from lakeformat.dagster.declaration import AssetTable, declared
-from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.fields import require
+from lakeformat.dagster.lake import LAKE_FORM, LakeResource
 from lakeformat.dagster.markdown import id_text
 from lakeformat.dagster.measures import measures
 from lakeformat.dagster.partition_keys import columns_of, has_windows
 from lakeformat.dagster.sensors import KEEPS_ROWS
-from lakeformat.dagster.tables import tables_of
+from lakeformat.dagster.tables import listed, tables_of
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 
 RESOURCE = "lake/resource"  # Metadata of an external table: the resource that reads it.
@@ -53,6 +54,9 @@ def external_tables(
             "external_tables: partitions_def and partition_by go together: the partitions, and the columns that they "
             "are, e.g. partition_by={'date': 'day'}"
         )
+    require("lake", lake, LakeResource, LAKE_FORM)
+    if isinstance(tables, str):
+        raise InvalidInput(f"tables is the text {tables!r}; give a list of names, as in ['shop.orders']")
     names = lake.lake.tables() if tables is None else tables
     return [_external(name, cron, group, resource, partitions_def, partition_by) for name in names]
 
@@ -66,7 +70,7 @@ def freshness_checks(
     """
     if not isinstance(max_age, timedelta) or max_age <= timedelta(0):
         raise InvalidInput(f"max_age={max_age!r}: give a datetime.timedelta above 0")
-    assets = list(assets)
+    assets = listed(assets)
     tables = tables_of(assets, io_manager_key=io_manager_key).values()
     declarations = {table.key: (table.lake_key, table.metadata) for table in tables if not table.audits}
     declarations |= {

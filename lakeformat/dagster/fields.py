@@ -74,3 +74,10 @@ def resolved(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: resolved(inner) for key, inner in value.items()}
     return [resolved(inner) for inner in value] if isinstance(value, list) else value
+
+
+def require(argument: str, value: Any, kind: type | tuple[type, ...], form: str) -> None:
+    """Raise `InvalidInput` for an argument that is not of `kind`; `form` says what to give. The message shows no value,
+    which may be a secret."""
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{argument} is {type(value).__name__}; give {form}")

@@ -28,6 +28,7 @@ from lakeformat.dagster.markdown import id_text
 from lakeformat.errors import InvalidInput
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}  # Dagster's launchpad hides its value.
+LAKE_FORM = "the repository's LakeResource, as in LakeResource(warehouse='/data/warehouse')"  # In errors.
 UNTIL = "lake/changes_until"  # Snapshot property: the last upstream snapshot whose changes it includes.
 
 

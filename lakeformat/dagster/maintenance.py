@@ -14,8 +14,8 @@ from pydantic import Field
 
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
-from lakeformat.dagster.fields import KnownFields
-from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.fields import KnownFields, require
+from lakeformat.dagster.lake import LAKE_FORM, LakeResource
 from lakeformat.dagster.markdown import cell, count_text, markdown_table, size_text, time_text
 from lakeformat.dagster.sensors import compaction_sensor, expiry_sensor, worst_partition
 from lakeformat.dagster.tables import TableAsset, refuse_unpublished, tables_of
@@ -107,7 +107,7 @@ def maintenance(
     use the resource `lake`, a `LakeResource`, or those that assets name (metadata `lake`); the resource `upkeep` is
     included, and the launchpad can change it for a run. `io_manager_key`: see `tables_of`.
     """
-    limits = upkeep or Upkeep()
+    limits = _limits(upkeep)
     all_tables = tables_of(assets, io_manager_key=io_manager_key)
     refuse_unpublished(all_tables)
     tables = {name: asset for name, asset in all_tables.items() if asset.maintained}
@@ -172,12 +172,13 @@ def maintenance_of(
         resource: The name of the repository's resource that is the warehouse.
         io_manager_key: See `tables_of`.
     """
+    require("lake", lake, LakeResource, LAKE_FORM)
     patterns = [tables] if isinstance(tables, str) else list(tables)
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
         raise InvalidInput(f"tables={tables!r}: give patterns of table names, e.g. 'raw.*'")
     all_tables = tables_of(assets, io_manager_key=io_manager_key).values()
     table_assets = [asset for asset in all_tables if asset.lake_key == resource and not asset.audits]
-    limits, key = upkeep or Upkeep(), dg.AssetKey(name)
+    limits, key = _limits(upkeep), dg.AssetKey(name)
     for asset in table_assets:
         if asset.maintained:
             limits.of(asset)  # What it declares is checked.
@@ -234,6 +235,11 @@ def backlog_of(table: Maintained, runs: Iterable[dg.DagsterRun]) -> Backlog:
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _limits(upkeep: Upkeep | None) -> Upkeep:
+    require("upkeep", upkeep, Upkeep | None, "limits, as in Upkeep(max_snapshots=50)")
+    return upkeep or Upkeep()
 
 
 def _job(
@@ -368,7 +374,10 @@ class _Page:
         """The tables that failed, then the others, the worst first."""
         ranked = sorted(self.backlogs, key=lambda name: self.backlogs[name].rank, reverse=True)
         names = [*self.failures, *(name for name in ranked if name not in self.failures)]
-        rows = [[cell(name), *_cells(self.backlogs.get(name)).values(), cell(self.done.get(name, ""))] for name in names[:SHOWN]]
+        rows = [
+            [cell(name), *_cells(self.backlogs.get(name)).values(), cell(self.done.get(name, ""))]
+            for name in names[:SHOWN]
+        ]
         return markdown_table(["table", *_cells(Backlog("")), "this run"], rows)
 
 

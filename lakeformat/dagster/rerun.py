@@ -33,7 +33,7 @@ from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.markdown import cell, count_text, markdown_table, size_text
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows
-from lakeformat.dagster.tables import TableAsset, tables_of
+from lakeformat.dagster.tables import TableAsset, listed, tables_of
 from lakeformat.errors import InvalidInput
 
 IO_MANAGER_KEY = "dagster/io_manager_key"  # Of an asset's metadata.
@@ -86,7 +86,7 @@ def rerun_partitions(
     audited assets, as no checks run in between. It uses the resources and IO managers of the assets. `io_manager_key`:
     see `tables_of`.
     """
-    assets = list(assets)
+    assets = listed(assets)
     partitioned = _partitioned(assets, io_manager_key)
     needed = set[str]().union(*(_resources_of(asset.definition, assets) for asset in partitioned))
 

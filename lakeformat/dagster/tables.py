@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from lakeformat.dagster.declaration import LAKE, OF_ASSETS, AssetTable, declared, lake_key, table_name
+from lakeformat.dagster.fields import require
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.errors import InvalidInput
@@ -110,7 +111,7 @@ def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> d
     rows of the other.
     """
     tables: dict[str, TableAsset] = {}
-    for asset in assets:
+    for asset in listed(assets):
         if isinstance(asset, dg.AssetsDefinition) and asset.is_executable and asset.is_materializable:
             for key in asset.keys:
                 if _is_table(asset, key, io_manager_key):
@@ -124,6 +125,19 @@ def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> d
         for name, table in tables.items()
     }
     return {name: tables[name] for name in TopologicalSorter(upstream).static_order()}
+
+
+def listed(assets: Iterable[Any]) -> list[Any]:
+    """The assets. Raises `InvalidInput` for one that is not in a list, and for names of assets."""
+    form = "a list of assets, as in [orders, customers]"
+    if isinstance(assets, str):
+        raise InvalidInput(f"assets is the text {assets!r}; give {form}")
+    require("assets", assets, Iterable, form)
+    assets = list(assets)
+    if names := [asset for asset in assets if isinstance(asset, str | dg.AssetKey)]:
+        name = names[0] if isinstance(names[0], str) else names[0].to_user_string()
+        raise InvalidInput(f"assets has the name {name!r}; give the assets themselves, not their names")
+    return assets
 
 
 def lake_keys(tables: Iterable[TableAsset]) -> set[str]:

@@ -1,12 +1,29 @@
 """What newcomers get wrong ends in one clear line, and in no table."""
 
+from datetime import timedelta
+
 import dagster as dg
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from lakeformat.dagster import LakeIOManager, LakeResource, checks_for, tables_of
+from lakeformat.dagster import (
+    CdcSource,
+    LakeIOManager,
+    LakeResource,
+    cdc_assets,
+    checks_for,
+    external_tables,
+    foreign_commits,
+    freshness_checks,
+    lag_checks,
+    lag_sensor,
+    maintenance,
+    maintenance_of,
+    rerun_partitions,
+    tables_of,
+)
 from lakeformat.errors import InvalidInput
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-04")
@@ -247,3 +264,58 @@ def test_a_damaged_table_is_not_retried(lake, instance, tmp_path, format):
     assert not [event for event in failed.all_events if event.is_step_up_for_retry]
     failure = failed.get_step_failure_events()[0].step_failure_data.user_failure_data.description
     assert failure.startswith("orders: ")
+
+
+@dg.asset(metadata={"primary_key": "id"})
+def declared_orders() -> pa.Table:
+    return ROWS
+
+
+NO_LIST = r"assets is AssetsDefinition; give a list of assets, as in \[orders, customers\]"
+TAKERS = {
+    "tables_of": tables_of,
+    "checks_for": checks_for,
+    "maintenance": maintenance,
+    "rerun_partitions": rerun_partitions,
+    "foreign_commits": foreign_commits,
+    "freshness_checks": lambda assets: freshness_checks(assets, timedelta(hours=1)),
+    "lag_checks": lambda assets: lag_checks(assets, timedelta(hours=1)),
+    "lag_sensor": lambda assets: lag_sensor(assets, timedelta(hours=1)),
+    "maintenance_of": lambda assets: maintenance_of(LakeResource(warehouse="/data/x"), "raw.*", assets=assets),
+}
+
+
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_what_takes_assets_refuses_one_that_is_in_no_list_and_names(take):
+    with pytest.raises(InvalidInput, match=NO_LIST):
+        take(declared_orders)
+    with pytest.raises(InvalidInput, match="assets is the text 'orders'; give a list of assets"):
+        take("orders")
+    for name in ("orders", dg.AssetKey("orders")):
+        with pytest.raises(InvalidInput, match="assets has the name 'orders'; give the assets themselves"):
+            take([name])
+
+
+ARGUMENTS = {
+    "limits as a mapping": (lambda: maintenance([], upkeep={"max_snapshots": 3}), r"upkeep is dict; give limits, as in"),
+    "limits of a fleet": (
+        lambda: maintenance_of(LakeResource(warehouse="/data/x"), upkeep=3), r"upkeep is int; give limits, as in"
+    ),
+    "a fleet's warehouse as text": (lambda: maintenance_of("/data/x"), "lake is str; give the repository's LakeResource"),
+    "external tables of a path": (lambda: external_tables("/data/x"), "lake is str; give the repository's LakeResource"),
+    "one external table": (
+        lambda: external_tables(LakeResource(warehouse="/data/x"), "shop.orders"),
+        r"tables is the text 'shop.orders'; give a list of names",
+    ),
+    "followed tables as a list": (lambda: cdc_assets("shop", ["public.orders"]), "tables is list; give a mapping, as in"),
+    "a followed table's key": (
+        lambda: cdc_assets("shop", {"public.orders": 5}), "key of 'public.orders' in tables is int; give it as text"
+    ),
+    "a source itself": (lambda: cdc_assets(CdcSource(url="x"), {}), "source is CdcSource; give the name of the resource"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_an_argument_of_another_kind_is_named_with_what_to_give(call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call()
