@@ -238,7 +238,7 @@ def backlog_of(table: Maintained, runs: Iterable[dg.DagsterRun]) -> Backlog:
 
 
 def _limits(upkeep: Upkeep | None) -> Upkeep:
-    require("upkeep", upkeep, Upkeep | None, "limits, as in Upkeep(max_snapshots=50)")
+    require("upkeep", upkeep, (Upkeep, type(None)), "limits, as in Upkeep(max_snapshots=50)")
     return upkeep or Upkeep()
 
 
