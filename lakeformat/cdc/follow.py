@@ -141,7 +141,7 @@ class Follower:
         began = set(self.progress.parts) if self.source_table.parts else set(names)
         for name in sorted(began & set(names)):
             if name not in now:
-                why = "it was dropped and made anew, or taken out"
+                why = "it was dropped and made anew, or taken out, or the slot was dropped"
             elif now[name] != before.get(name, now[name]):
                 why = (
                     "its publication left changes out for a while, or it was taken out and put in again, "
@@ -540,7 +540,8 @@ class Follower:
             except LakeError as error:
                 raise UnsupportedFeature(
                     f"{self.table.name} cannot follow a change of {now.name}: {error}. Nothing is lost: the source "
-                    "keeps the changes; load the table again (restart=True), or leave the column out (exclude_columns)"
+                    "keeps the changes; drop the column here (table.alter().drop_column(...).commit()), and the next "
+                    "sync makes and fills it anew, or leave it out (exclude_columns)"
                 ) from error
             names = tuple(f"{type(change).__name__} {''.join(change.name)}" for change in changes)
             self.report = replace(self.report, schema_changes=self.report.schema_changes + names)

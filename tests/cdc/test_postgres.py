@@ -348,6 +348,23 @@ def test_a_sync_up_to_now_goes_on_after_its_connections_drop(server, source, lak
     )
 
 
+@FORMATS
+def test_a_column_of_a_type_that_cannot_be_followed_is_made_anew(server, source, lake, format):
+    """Once it is dropped here, as the error says."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
+
+    def sync(**how):
+        return sync_table(source, "t", lake, "d.t", format, **how)
+
+    sync()
+    server.execute("ALTER TABLE t ALTER v TYPE text; INSERT INTO t VALUES (7, 'x')")
+    with pytest.raises(UnsupportedFeature, match="drop the column here"):
+        sync()
+    lake.table("d.t").alter().drop_column("v").commit()
+    sync()
+    assert rows_of(lake.table("d.t")) == rows_in(server, "t")
+
+
 def test_a_sync_of_all_goes_on_after_its_connections_drop_while_it_begins(server, source, lake, monkeypatch):
     """Before each of the calls that the source gets, but for the first: a database that cannot be reached is an error at once."""
     monkeypatch.setattr(run, "FIRST_DELAY", 0.01)

@@ -449,6 +449,10 @@ def tables_of(side, execute, draw, count):
             key = {f"k{index}": side.keys[type] for index, type in enumerate(types)}
             table = SourceTable(name, key, is_followed, is_transactional)
             side.create(execute, table, types, draw)
+            execute("BEGIN")
+            for number_of_key in range(41):  # Of several chunks of a snapshot.
+                execute(side.upsert(table, number_of_key, number_of_key, "'first'"))
+            execute("COMMIT")
             tables.append(table)
     return tables
 
@@ -514,9 +518,11 @@ class Turmoil:
         for table in self.tables:
             with suppress(self.side.errors):  # A restart came between the two halves of a rename.
                 self.execute(f"ALTER TABLE {table.name}x RENAME TO {table.name.partition('.')[2]}")
+        anew = self.draw.choice([{}, {}, {}, {"restart": True, "swap": True}])
+        self.events["swaps"] += bool(anew)
         for _ in range(3):  # A table that was altered is tried again.
             with closing(self.side.source(self.side.socket, 1)()) as source:
-                reports = _synced(source, self.warehouse, self.format, self.including, 1000)
+                reports = _synced(source, self.warehouse, self.format, self.including, 1000, **anew)
             if not (failed := {name: str(report.error) for name, report in reports.items() if report.error}):
                 break
             self.events["stopped once"] += 1
