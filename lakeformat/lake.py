@@ -1243,7 +1243,7 @@ def _require_alone(name: str, others: Sequence[str]) -> None:
     if others:
         raise InvalidInput(
             f"{name} shares its location with {', '.join(others)}: its files are not removed; "
-            "a name of a catalog's table goes without purge"
+            "drop the name without purge"
         )
 
 

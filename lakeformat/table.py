@@ -210,7 +210,7 @@ class Table:
             if next_snapshot is None:
                 self._store.write(*consumers.file(consumer, after + 1))
         if after is None:
-            raise InvalidInput("changes() of no snapshots; give from_snapshot (0 for all) or a consumer")
+            raise InvalidInput("changes() needs from_snapshot (0 for all) or a consumer")
         return replace(self._changes(after, to_snapshot, columns, where), view=view, consumer=consumer)
 
     def drop_consumer(self, name: str) -> None:

@@ -24,7 +24,7 @@ class Text(sa.TypeDecorator[str]):
 
     def process_result_value(self, value: object, dialect: sa.Dialect) -> str | None:
         if not isinstance(value, str):
-            raise InvalidRequestError(f"a line of the catalog has {value!r} where a text belongs")
+            raise InvalidRequestError(f"a row of the catalog has {value!r} where text is expected")
         return value
 
 

@@ -159,7 +159,7 @@ class PaimonSqlCatalog:
             return
         if paths.relative(self.warehouse, metadata_location) is not None:
             raise InvalidInput(
-                f"{name}: {metadata_location} is the place of another table of the warehouse {self.warehouse}; this "
+                f"{name}: {metadata_location} is the location of another table of the warehouse {self.warehouse}; this "
                 f"one's is {self._root(name)}, or a folder elsewhere"
             )
         with connected(self.uri, _TABLES) as connection:

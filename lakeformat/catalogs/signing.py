@@ -33,9 +33,7 @@ def signing(options: Mapping[str, str]) -> Callable[[Any], Any] | None:
     session = Session()
     region = options.get("rest.signing-region") or session.get_config_variable("region")
     if not region:
-        raise InvalidInput(
-            "rest.sigv4-enabled=true: which region? Say it in 'rest.signing-region', e.g. 'eu-central-1'"
-        )
+        raise InvalidInput("rest.sigv4-enabled=true needs a region: set 'rest.signing-region', e.g. 'eu-central-1'")
     if "client.access-key-id" in options:
         keys = (options.get(f"client.{name}") for name in ("access-key-id", "secret-access-key", "session-token"))
         session.set_credentials(*keys)

@@ -146,7 +146,7 @@ def age(text: str | None) -> datetime.timedelta | str | None:
     try:
         return datetime.timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else text
     except OverflowError:
-        raise InvalidInput(f"{text!r} is longer than times reach back") from None
+        raise InvalidInput(f"{text!r} is too long an age") from None
 
 
 def duration(text: str | None) -> datetime.timedelta | None:

@@ -71,7 +71,11 @@ def differences(table: Any, to: AssetTable) -> Iterator[Difference]:
     if to.primary_key and set(to.primary_key) != set(schema.primary_key):
         key = ", ".join(schema.primary_key) or "none"
         if to.write != "upsert" or schema.primary_key:
-            fixed = "" if is_iceberg else "write the rows to a new table, as the key of a Paimon table stays"
+            fixed = (
+                ""
+                if is_iceberg
+                else "write the rows to a new table, as the primary key of a Paimon table cannot change"
+            )
             keyed = (("set_primary_key", (list(to.primary_key),)),) if is_iceberg else ()
             yield Difference(f"primary_key={list(to.primary_key)}, and its key is {key}", keyed, fixed)
     declared = [parse_field(text) for text in to.layout]

@@ -131,7 +131,7 @@ class _File:
         here = {p.source for p in self._task.layout.partition_by if p.transform.kind is TransformKind.IDENTITY}
         for field in self._task.layout.fields:
             if not field.nullable and field.id not in in_file and field.name not in here:
-                raise self._wrong(f"there is no column {field.name!r}, which the table requires a value of in each row")
+                raise self._wrong(f"it has no column {field.name!r}, and the table requires a value in each row")
             if self._task.has_schema and field.id not in in_file and (field.initial is not None or field.name in here):
                 raise self._wrong(f"there is no column {field.name!r}, of which its rows have values")
 

@@ -49,7 +49,7 @@ def convert(store: Store, format: Format, to: Format, history: bool, spark: obje
     is_mirrored = newest(store, format).mirroring is not None
     if history and not is_mirrored:
         raise UnsupportedFeature(
-            f"{store.root}: history=True: earlier snapshots become {to.name.capitalize()} snapshots in no way; "
+            f"{store.root}: history=True: earlier snapshots cannot become {to.name.capitalize()} snapshots; "
             "leave it out"
         )
     for _ in range(_ROUNDS):

@@ -40,7 +40,7 @@ def without_missing(change: Change) -> Rewrite | None:
     data = {path for task in change.view.scan() for part in with_parts(task) for path in part.paths} & gone
     if deletes := sorted(gone - data):
         raise UnsupportedFeature(
-            f"{change.store.root}: {deletes[0]} is missing, which deletes rows: without it they would come back; roll "
+            f"{change.store.root}: delete file {deletes[0]} is missing: without it, deleted rows would come back; roll "
             "the table back to a snapshot that is whole"
         )
     if not data:

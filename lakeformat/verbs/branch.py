@@ -148,14 +148,14 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
         except Conflict as error:
             if not taken:
                 raise
-            raise Conflict(f"{error}. Of the branch the table has {', '.join(taken)} already, which stay") from error
+            raise Conflict(
+                f"{error}. Of the branch, the table has and keeps {', '.join(taken)}"
+            ) from error
         for path, data in copies.items():
             if _took_over(store, head, view, path, data):
                 taken.append(path)
             elif store.read(path) != data:
-                raise Conflict(
-                    f"{store.root}: {path} came meanwhile; nothing of branch {to!r} was taken over after that"
-                )
+                raise Conflict(f"{store.root}: {path} was written meanwhile; nothing more of branch {to!r} was copied")
         if plan is None:
             return
         last = following

@@ -456,13 +456,13 @@ def _require_replacing(where: str, merge: Merge, schema: Schema, layout: WriteTa
         merge.clauses_of(Group.MATCHED) or merge.clauses_of(Group.NOT_MATCHED_BY_SOURCE)
     ):
         raise UnsupportedFeature(
-            f"{where}: merge_into that changes rows on a table with merge-engine '{engine}', where a new row does not "
-            "take the place of the old one; upsert, or insert only (when_not_matched)"
+            f"{where}: merge_into cannot change rows of a table with merge-engine '{engine}', where a new row does not "
+            "replace the old one; upsert, or insert only (when_not_matched)"
         )
     if layout.keyed.merge.ignore_delete and any(clause.act is Act.DELETE for clause in merge.clauses):
         raise UnsupportedFeature(
-            f"{where}: a merge_into that deletes, on a table with 'ignore-delete', where no row can go: "
-            "not supported; leave the clause out"
+            f"{where}: merge_into cannot delete rows of a table with 'ignore-delete', which keeps all rows; leave the "
+            "clause out"
         )
 
 

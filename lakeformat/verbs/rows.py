@@ -118,14 +118,14 @@ def by_key(
     if merge.engine is not MergeEngine.DEDUPLICATE and not (row_kind == RowKind.DELETE and merge.remove_on_delete):
         may = row_kind == RowKind.DELETE and merge.engine in {MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION}
         raise UnsupportedFeature(
-            f"{change.store.root}: {kind} on a table with merge engine '{merge.engine}', whose rows would not become "
-            "what is asked for: "
-            "not supported" + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
+            f"{change.store.root}: {kind} on a table with merge engine '{merge.engine}', which does not replace "
+            "rows by newer ones: not supported"
+            + (f"; set '{merge.engine}.remove-record-on-delete' to 'true'" if may else "")
         )
     if row_kind == RowKind.DELETE and merge.ignore_delete:
         raise UnsupportedFeature(
-            f"{change.store.root}: {kind} of rows on a table with 'ignore-delete', where none can go: not supported; "
-            "drop or overwrite whole partitions"
+            f"{change.store.root}: {kind} of rows on a table with 'ignore-delete', which keeps all rows: not "
+            "supported; drop or overwrite whole partitions"
         )
     places, read = layout.keyed.places, change.keyed.scan(predicate=condition)
     if places is not None:  # Rows stay in their partition, unless the assignments change it.

@@ -136,7 +136,7 @@ def _require_newest(
     count = sum(change.engine.count(change.files, change.keyed.scan(change.view.schema.names[:1], older)))
     if count:
         raise InvalidInput(
-            f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: {count} rows "
-            "would come before what they are to replace by the table's sequence.field, and change nothing. Leave "
-            "these rows out, or overwrite their partitions"
+            f"{change.store.root}: update of {', '.join(n for n in merge.sequence if n in assignments)}: by the "
+            f"table's sequence.field, {count} rows are older than those that they replace, and would change nothing. "
+            "Leave these rows out, or overwrite their partitions"
         )

@@ -131,7 +131,7 @@ def test_an_update_that_would_count_as_older_is_refused(lake, frame):
     t = make(lake, sequence_field="n")
     t.upsert(frame([row(1, n=5), row(2, n=None), row(3, n=1)]))
     for behind in ("n - 1", "null", "case when id = 3 then 0 else n end"):
-        with pytest.raises(InvalidInput, match=r"update of n: 1 rows would come before .* sequence\.field"):
+        with pytest.raises(InvalidInput, match=r"update of n: by the table.s sequence\.field, 1 rows are older"):
             t.update(
                 {"v": "'no'", "n": behind}, where="n is not null and id in (3, 1)" if "case" in behind else "id = 1"
             )
@@ -147,7 +147,7 @@ def test_the_first_sequence_field_that_changes_decides_whether_an_update_counts(
     before, after = ("a", "z") if order == "ascending" else ("z", "a")
     t.upsert(arrow([row(1, "m", n=5)]))
     for behind in ({"n": down, "v": f"'{after}'"}, {"v": f"'{before}'"}, {"n": "n", "v": f"'{before}'"}):
-        with pytest.raises(InvalidInput, match="1 rows would come before"):
+        with pytest.raises(InvalidInput, match="1 rows are older"):
             t.update(behind)
     t.update({"n": up, "v": f"'{before}'"})
     t.update({"v": f"'{after}'"})
@@ -166,7 +166,7 @@ def test_deletes_may_be_ignored(lake):
     with pytest.raises(UnsupportedFeature, match="delete of rows on a table with 'ignore-delete'"):
         t.delete(where="id = 2")
     chain = t.merge_into(arrow([row(2)]), on="t.id = s.id and t.dt = s.dt").when_matched().delete()
-    with pytest.raises(UnsupportedFeature, match="a merge_into that deletes, on a table with 'ignore-delete'"):
+    with pytest.raises(UnsupportedFeature, match="cannot delete rows of a table with .ignore-delete."):
         chain.merge()
     assert contents(t) == {("a", 1): "v", ("a", 2): "v"}
 

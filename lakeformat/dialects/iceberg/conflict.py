@@ -138,7 +138,7 @@ def check(reader: Reader, operation: Operation, base: State) -> None:  # noqa: C
             replaced(reader, base, operation)
             _validate(reader, base, operation)
         case Follow(request=request) if base.version != request.absent_until:
-            raise Conflict(f"{reader.root}: others brought this metadata up to version {base.version} meanwhile")
+            raise Conflict(f"{reader.root}: another writer has committed version {base.version} of this metadata")
         case Restore(snapshot_id=snapshot_id):
             if snapshot_id not in metadata.snapshots(base):
                 raise NotFound(f"{reader.root}: snapshot {snapshot_id} no longer exists")

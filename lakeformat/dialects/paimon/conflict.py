@@ -318,7 +318,7 @@ def _require_buckets_as_read(reader: Reader, base: State, operation: Rewrite) ->
         if pc.any(pc.greater_equal(entries["_BUCKET"], 0)).as_py():
             raise Conflict(
                 f"{reader.root}: snapshot {document['id']} ({document['commitKind']} by {document['commitUser']}) "
-                "wrote to buckets of partitions whose waiting rows are given theirs. Nothing was changed: run it again"
+                "wrote to partitions whose postponed rows get their buckets here. Nothing was changed: run it again"
             )
 
 
@@ -345,8 +345,8 @@ def _require_same_index(reader: Reader, base: State, request: Request, added: tu
         by = document.get("commitUser"), document.get("commitIdentifier")
         if before is not None and named != before and by not in counted:
             raise Conflict(
-                f"{reader.root}: others gave new keys of these partitions their buckets after snapshot {since}; the "
-                "same key must not be in two. Nothing was changed: run it again"
+                f"{reader.root}: another writer gave new keys of these partitions buckets after snapshot {since}; "
+                "a key must not be in two buckets. Nothing was changed: run it again"
             )
 
 
@@ -385,7 +385,7 @@ def _require_all_seen(reader: Reader, base: State, scope: Expression) -> None:
     waits = pc.equal(live["_LEVEL"], 0) if table_options.hides_level_0 else pc.equal(live["_BUCKET"], POSTPONED_BUCKET)
     if waiting := pc.sum(waits).as_py():
         raise Conflict(
-            f"{reader.root}: rows of {waiting} files wait for compaction, and whoever read before has not seen them. "
+            f"{reader.root}: rows of {waiting} files wait for compaction, and earlier reads have not seen them. "
             "Nothing was changed: compact(), read again and pin anew"
         )
 

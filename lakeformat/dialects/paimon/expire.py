@@ -81,7 +81,7 @@ class Expiring(Part[State]):
         metadata.require_readable(self.state, self.reader.root)
         if retention.snapshot_ids:
             raise UnsupportedFeature(
-                f"{self.reader.root}: snapshots of a Paimon table expire from the oldest on, none by its id; say "
+                f"{self.reader.root}: snapshots of a Paimon table expire from the oldest on, not by id; give "
                 "retain_last or older_than"
             )
         names = self.reader.names(metadata.SNAPSHOT_FOLDER)

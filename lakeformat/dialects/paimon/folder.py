@@ -38,7 +38,7 @@ _PATH_OPTION, _VALUES_ONLY = "path", "format-table.partition-path-only-value"
 
 def _refused(part: Part[State], *arguments: Any, **named: Any) -> NoReturn:
     raise UnsupportedFeature(
-        f"{part.reader.root}: a format table is a folder of files of others, which is read; write it by other means, "
+        f"{part.reader.root}: a format table is read-only here; write its files with the engine that owns them, "
         "or copy its rows to a table of its own"
     )
 

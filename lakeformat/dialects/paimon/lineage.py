@@ -93,7 +93,9 @@ def follows(reader: Reader, document: Mapping[str, Any], after: Mapping[str, Any
 def require(reader: Reader, state: State) -> State:
     """The state of a requested snapshot. Raises `NotFound` for a stray."""
     if state.document is not None and leads_to(reader, state.document, successor(reader, state.version)) is False:
-        raise NotFound(f"{reader.root}: snapshot {state.version} has expired; the file that has its number led nowhere")
+        raise NotFound(
+            f"{reader.root}: snapshot {state.version} has expired: the file with its number is not part of the history"
+        )
     return state
 
 

@@ -936,7 +936,7 @@ def _check_unknown(file: pa.StructArray, names: list[str], known_names: set[str]
             column = pc.struct_field(file, name)
             if column.null_count < len(column):
                 raise UnsupportedFeature(
-                    f"{where}: files have {name}, which lakeformat does not know; it reads no half tables"
+                    f"{where}: files have {name}, which lakeformat does not know; it does not read tables in part"
                 )
 
 

@@ -149,7 +149,7 @@ def _count(key: str, text: str) -> int:
 def _iceberg_storage(key: str, text: str) -> str:
     if _word(key, text) == "hive-catalog":
         raise UnsupportedFeature(
-            f"option {key!r} is {text!r}: lakeformat makes Iceberg metadata known to no Hive metastore; use "
+            f"option {key!r} is {text!r}: lakeformat registers Iceberg metadata in no Hive metastore; use "
             "table-location, hadoop-catalog or rest-catalog, and register the table there"
         )
     return _one_of("disabled", "table-location", "hadoop-catalog", "rest-catalog")(key, text)

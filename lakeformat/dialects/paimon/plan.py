@@ -180,7 +180,9 @@ def _evolve(reader: Reader, request: Request, changes: tuple[Any, ...], base: St
         raise NotFound(f"{reader.root}: the table no longer exists")
     before = base.schema
     if any(isinstance(change, evolution.SetKey) for change in changes):
-        raise UnsupportedFeature(f"{reader.root}: the key of a Paimon table stays; write its rows to a new table")
+        raise UnsupportedFeature(
+            f"{reader.root}: the primary key of a Paimon table cannot change; write its rows to a new table"
+        )
     after, properties = before, before.properties
     for change in changes:
         earlier, after = after, evolution.apply(after, (change,))
@@ -362,7 +364,9 @@ def _restore(reader: Reader, operation: Restore, base: State, stamp: Stamp) -> P
     except NoSuchFile:
         raise NotFound(f"{reader.root}: no snapshot {snapshot_id}; it may have expired") from None
     if not operation.tag and snapshot_id < base.version and not _led_on(reader, target):
-        raise NotFound(f"{reader.root}: snapshot {snapshot_id} has expired; the file that has its number led nowhere")
+        raise NotFound(
+            f"{reader.root}: snapshot {snapshot_id} has expired: the file with its number is not part of the history"
+        )
     total = target.get("totalRecordCount") or 0
     return _publish(
         reader,

@@ -66,7 +66,7 @@ def _write(store: Store, marked: dict[str, np.ndarray], task: DeleteTask) -> lis
     unknown = marked.keys() - targets.keys()
     if unknown:
         raise InvalidInput(
-            f"{min(unknown)}: rows of this file are to go, and it is not among the {len(targets)} targets"
+            f"{min(unknown)}: rows of this file are to be deleted, and it is not among the {len(targets)} targets"
         )
     chosen = [(targets[path], _with_earlier(store, targets[path], marked[path])) for path in sorted(marked)]
     if task.content is Content.DELETION_VECTORS and task.encoding.file_format != "index":

@@ -264,7 +264,7 @@ def test_places_that_no_external_table_has_are_refused(tmp_path):
     lake.create_table("a.t", SCHEMA).append(rows(1))
     with pytest.raises(NotFound, match="no Paimon table"):
         lake.sql(f"CREATE TABLE a.u LOCATION '{tmp_path}/nowhere'")
-    with pytest.raises(InvalidInput, match="place of another table"):
+    with pytest.raises(InvalidInput, match="location of another table"):
         lake.sql(f"CREATE TABLE a.u LOCATION '{tmp_path}/warehouse/a.db/t'")
     with pytest.raises(InvalidInput, match="absolute path"):
         lake.create_table("a.u", SCHEMA, location="here")

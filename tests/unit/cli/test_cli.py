@@ -402,7 +402,7 @@ def test_master_keys_come_from_the_environment_and_show_nowhere(cli, tmp_path, m
         (["tag", "shop.orders", "v", "--retain", "soon"], "is not an age"),
         (["rollback", "shop.orders"], "takes one of"),
         (["--option", "region", "ls"], "write KEY=VALUE"),
-        (["sweep", "shop.orders", "--older-than", "99999999999d"], "longer than times reach back"),
+        (["sweep", "shop.orders", "--older-than", "99999999999d"], "is too long an age"),
         (["doctor", "--orphans-older-than", "99999999999999999999"], "less than or equal to 36500|not in the range"),
         (["--json", "sql", "SELECT 1 AS a, 2 AS a"], "two columns of one name"),
         (["sql", " "], "has no statement"),

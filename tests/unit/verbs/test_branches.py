@@ -127,7 +127,7 @@ def test_a_commit_while_a_paimon_table_catches_up_is_a_conflict_that_names_what_
     branch = table.create_branch("b")
     branch.alter().add_column("more", "int").commit()
     branch.append(rows(2))
-    with pytest.raises(Conflict, match=r"did not lead to 'b'.* has schema/schema-1 already"):
+    with pytest.raises(Conflict, match=r"did not lead to 'b'.* has and keeps schema/schema-1"):
         table.fast_forward("b")
     assert (content(table), table.schema.names) == ([1, 3], ("id", "dt", "more"))
     with pytest.raises(Conflict) as again:
@@ -803,6 +803,6 @@ def test_a_file_of_a_renamed_branch_that_others_wrote_meanwhile_is_theirs():
     _copy(store, {"b/schema-0": b"same", "b/schema-1": b"new"}, copied, "b")
     assert copied == {"b/schema-0": b"same", "b/schema-1": b"new"}
     store.write("b/schema-2", b"of another")
-    with pytest.raises(AlreadyExists, match="schema-2 came meanwhile"):
+    with pytest.raises(AlreadyExists, match="schema-2 was written meanwhile"):
         _copy(store, {"b/schema-2": b"ours"}, copied, "b")
     assert store.read("b/schema-2") == b"of another"

@@ -92,7 +92,7 @@ def parse(
         format_version = document.get("format-version")
         if not isinstance(format_version, int):
             raise CorruptTable(
-                f"format-version is {format_version!r}, no whole number: this is not an Iceberg metadata"
+                f"format-version is {format_version!r}, not a whole number: this is not Iceberg metadata"
             )
         if format_version not in (1, 2, 3):
             raise UnsupportedFeature(f"Iceberg format version {format_version}; lakeformat reads 1, 2 and 3")

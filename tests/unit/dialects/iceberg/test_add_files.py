@@ -151,7 +151,7 @@ NESTED = pa.array([{"a": 1, "z": 2}] * 2)
         ({"v": [None, None]}, "column 'v' holds nulls and has no type"),
         ({"id": pa.array([1.0, 2.0])}, "column 'id' is double"),
         ({"key": pa.array([1, None])}, "column 'key' holds 1 nulls"),
-        ({"without": ["key"]}, "there is no column 'key'"),
+        ({"without": ["key"]}, "it has no column 'key'"),
         ({"st": NESTED}, "column 'st.z' is not in the table"),
         ({"st": pa.array([{"a": "t"}] * 2)}, "column 'st.a' is string"),
         ({"li": pa.array([["t"]] * 2)}, "column 'li.element' is string"),
