@@ -148,9 +148,7 @@ def fast_forward(store: Store, format: Format, view: AnyView, to: str) -> None:
         except Conflict as error:
             if not taken:
                 raise
-            raise Conflict(
-                f"{error}. Of the branch, the table has and keeps {', '.join(taken)}"
-            ) from error
+            raise Conflict(f"{error}. Of the branch, the table has and keeps {', '.join(taken)}") from error
         for path, data in copies.items():
             if _took_over(store, head, view, path, data):
                 taken.append(path)

@@ -803,6 +803,6 @@ def test_a_file_of_a_renamed_branch_that_others_wrote_meanwhile_is_theirs():
     _copy(store, {"b/schema-0": b"same", "b/schema-1": b"new"}, copied, "b")
     assert copied == {"b/schema-0": b"same", "b/schema-1": b"new"}
     store.write("b/schema-2", b"of another")
-    with pytest.raises(AlreadyExists, match="schema-2 was written meanwhile"):
+    with pytest.raises(AlreadyExists, match="schema-2 came meanwhile"):
         _copy(store, {"b/schema-2": b"ours"}, copied, "b")
     assert store.read("b/schema-2") == b"of another"
