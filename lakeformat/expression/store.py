@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lakeformat.codec import layouts
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.errors import InvalidInput, LakeError
-from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type
+from lakeformat.model.schema import Field, Kind, ListOf, MapOf, Row, Scalar, Type, scalar
 
 _INTEGERS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
@@ -29,6 +29,20 @@ def stored(values: pa.Array | pa.ChunkedArray, target: Field, cast: Cast) -> pa.
         return _stored(layouts.plain(values), target.type, cast)
     except (pa.ArrowException, LakeError) as error:
         raise InvalidInput(f"column {target.name}: a value does not fit {target.type}: {error}") from error
+
+
+def is_cast(source: Type, target: Type) -> bool:
+    """Whether store assignment casts values of the type `source`, which differs from `target`."""
+    match source, target:
+        case Scalar(), Scalar():
+            return _is_cast(to_arrow(source), target)
+        case ListOf(here), ListOf(there):
+            return _fits(here.type, there.type)
+        case MapOf(), MapOf():
+            return _fits(source.key.type, target.key.type) and _fits(source.value.type, target.value.type)
+        case Row(here), Row(there) if [part.name for part in here] == [part.name for part in there]:
+            return all(_fits(one.type, other.type) for one, other in zip(here, there, strict=True))
+    return False
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
@@ -60,6 +74,10 @@ def _stored(array: Any, target: Type, cast: Cast) -> pa.Array:
             wanted = pa.string() if target.kind in _TEXTS else to_arrow(target)
             return layouts.plain(cast(array, wanted))
     return array
+
+
+def _fits(source: Type, target: Type) -> bool:
+    return source in (target, scalar(Kind.UNKNOWN)) or is_cast(source, target)
 
 
 def _is_cast(source: pa.DataType, target: Scalar) -> bool:

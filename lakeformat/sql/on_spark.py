@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -12,10 +12,11 @@ from sqlglot.tokens import TokenType
 
 from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
+from lakeformat.expression import store
 from lakeformat.expression.spark_sql import quoted, spark_type, to_sql
 from lakeformat.model.partition import TransformKind
 from lakeformat.model.predicate import Expression
-from lakeformat.model.schema import Field
+from lakeformat.model.schema import Field, Kind, Scalar
 from lakeformat.sql import parameters, text, transforms
 from lakeformat.sql.prepared import Query
 from lakeformat.sql.session import Context
@@ -91,6 +92,20 @@ def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]
     for name, (value, field) in static.items():
         result = result.withColumn(name, functions.lit(value).cast(spark_type(field.type)))
     return result
+
+
+def stored(data: Any, targets: Sequence[Field]) -> Any:
+    """A frame with its first columns cast as Spark's store assignment casts them to `targets`. Without ANSI mode, where a
+    cast changes values that do not fit, it is unchanged."""
+    if str(data.sparkSession.conf.get("spark.sql.ansi.enabled")).lower() != "true":
+        return data
+    functions = import_module("pyspark.sql.functions")
+    for column, target in zip(spark_engine.fields_from_spark(data.schema), targets, strict=False):
+        if column.type != target.type and store.is_cast(column.type, target.type):
+            is_text = isinstance(target.type, Scalar) and target.type.kind in (Kind.CHAR, Kind.VARCHAR)
+            cast = functions.col(quoted(column.name)).cast("STRING" if is_text else spark_type(target.type))
+            data = data.withColumn(column.name, cast)
+    return data
 
 
 def filled(data: Any, values: Mapping[str, Expression]) -> Any:

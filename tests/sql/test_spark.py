@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeformat import AlreadyExists, InvalidInput, Lake, UnsupportedFeature
-from tests.sql import test_changes, test_metadata_tables, test_nested_changes
+from tests.sql import test_assignments, test_changes, test_metadata_tables, test_nested_changes
 from tests.sql.conftest import ORDERS, rows
 
 pytestmark = pytest.mark.spark
@@ -566,3 +566,12 @@ def test_changes_over_arrays_and_maps_are_those_of_a_query(lake, spark, form):
     )
     lake.sql("DELETE FROM d.t WHERE NOT array_contains(map_keys(m), 'z') OR m IS NULL", spark=spark)
     assert [row["s"]["q"]["r"] for row in lake.table("d.t").scan().to_arrow().to_pylist()] == ["new"]
+
+
+@pytest.mark.parametrize(("format", "kind"), [("paimon", "INSERT BY NAME"), ("iceberg", "INSERT of columns")])
+def test_inserts_on_spark_store_values_as_in_process(spark, lake, format, kind):
+    types, values, stored = zip(*test_assignments.STORED, strict=True)
+    test_assignments.begin(lake, format, types)
+    lake.sql(test_assignments.filled(test_assignments.STATEMENTS[kind], values), spark=spark)
+    (row,) = lake.sql("SELECT * FROM d.t WHERE id <> 1 OR v0 IS NOT NULL").to_arrow().to_pylist()
+    assert [row[f"v{index}"] for index in range(len(types))] == list(stored)

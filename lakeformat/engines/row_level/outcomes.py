@@ -439,6 +439,8 @@ def _values_of(expression: Expression, source: pa.Table) -> pa.Array | pa.Chunke
 
 def _holds(condition: Expression, sides: Sequence[Rows], left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Which pairs of rows, one of each side, satisfy the condition."""
+    if not columns_of(condition):  # A table without columns would have no rows.
+        return np.repeat(_numpy(evaluation.mask(condition, pa.table({"": pa.nulls(1)}))), len(left))
     holds = np.zeros(len(left), bool)
     for some in gather.windows(sides[0].sizes(left) + sides[1].sizes(right), max(len(left), 1)):
         pairs = beside(sides[0].take(left[some]), sides[1].take(right[some]))

@@ -301,6 +301,7 @@ def _columns(context: Context, statement: Insert, data: Any) -> Any:
         static |= unplaced(statement.table, (*targets, *static))
     if not isinstance(data, pa.Table):
         data = on_spark.named(data, targets, {name: (value, by_name[name]) for name, value in static.items()})
+        data = on_spark.stored(data, [by_name[name] for name in targets])
         return on_spark.filled(data, {name: default(fills[name]) for name in targets if name in fills})
     data = _assigned(data, targets, [by_name[name] for name in targets], static, by_name)
     for index, name in enumerate(targets):
