@@ -95,8 +95,8 @@ def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]
 
 
 def stored(data: Any, targets: Sequence[Field]) -> Any:
-    """A frame with its first columns cast as Spark's store assignment casts them to `targets`. Without ANSI mode, where a
-    cast changes values that do not fit, it is unchanged."""
+    """A frame with its first columns cast as Spark's store assignment casts them to `targets`. Without ANSI mode, where
+    a cast changes values that do not fit, it is unchanged."""
     if str(data.sparkSession.conf.get("spark.sql.ansi.enabled")).lower() != "true":
         return data
     functions = import_module("pyspark.sql.functions")

@@ -96,7 +96,9 @@ def test_a_condition_without_columns_is_one_of_all_rows(lake, format):
         assert sorted(lake.sql("SELECT id FROM d.t").to_arrow()["id"].to_pylist()) == [1, 2]
         lake.sql("UPDATE d.t SET id = id + 1 WHERE length('abc') = 3")
         assert sorted(lake.sql("SELECT id FROM d.t").to_arrow()["id"].to_pylist()) == [2, 3]
-        merge = "MERGE INTO d.t t USING (SELECT 2 AS id) s ON t.id = s.id AND {} WHEN MATCHED THEN UPDATE SET v = v + 10"
+        merge = (
+            "MERGE INTO d.t t USING (SELECT 2 AS id) s ON t.id = s.id AND {} WHEN MATCHED THEN UPDATE SET v = v + 10"
+        )
         lake.sql(merge.format("length('abc') = 3"))
         lake.sql(merge.format("NULL LIKE '%a%'"))
         assert sorted(lake.sql("SELECT v FROM d.t").to_arrow()["v"].to_pylist()) == [2, 11]

@@ -61,7 +61,7 @@ def quotient(dividend: Typed, divisor: Typed, scale: int, precision: int, zero: 
     dividend_sql = f"({digits} * CAST('1{'0' * shift}' AS HUGEINT))"
     rounded = f"((2 * ABS({dividend_sql}) + ABS({other})) // (2 * ABS({other})))"
     sign = f"CASE WHEN ({digits} < 0) <> ({other} < 0) THEN '-' ELSE '' END"
-    padded = f"LPAD(CAST($r AS VARCHAR), GREATEST(LENGTH(CAST($r AS VARCHAR)), {scale + 1}), '0')"
+    padded = f"LPAD(CAST($r AS VARCHAR), CAST(GREATEST(LENGTH(CAST($r AS VARCHAR)), {scale + 1}) AS INTEGER), '0')"
     spelt = fill(
         f"CAST($s || LEFT({padded}, LENGTH({padded}) - {scale}) || '.' || RIGHT({padded}, {scale}) AS "
         f"DECIMAL({precision}, {scale}))",
