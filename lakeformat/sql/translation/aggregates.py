@@ -124,12 +124,14 @@ def _listagg(nodes: Sequence[Any], modifiers: Modifiers, node: Any, scope: Scope
     if modifiers.within is not None:
         items = []
         for item in modifiers.within.expressions:
+            if isinstance(item.this, exp.Literal):  # Orders nothing.
+                continue
             typed = scope.translate(item.this, scope)
             if not spark_types.has_order(typed.type):
                 raise scope.refuse(node, f"ORDER BY of {typed.type} in process; pass spark=")
             nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
             items.append(f"{typed.sql} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}")
-        order = f" ORDER BY {', '.join(items)}"
+        order = f" ORDER BY {', '.join(items)}" if items else ""
     return Typed(replace(modifiers, order=order).applied("STRING_AGG(~$x, $y^)@", value, delimiter), STRING)
 
 

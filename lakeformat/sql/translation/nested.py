@@ -161,6 +161,8 @@ _FORALL = (
 def _aggregate(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     values, start = _list(nodes[0], "aggregate", scope), scope.translate(nodes[1], scope)
     variables, merged = _lambda(nodes[2], [start.type, values.type.parts[0]], scope, "aggregate")
+    if nodes[2].find(exp.Column) is not None:  # DuckDB's list_reduce takes the values of other rows for them.
+        raise scope.refuse(nodes[2], "a function that reads columns, in aggregate, in process; pass spark=")
     if merged.type != start.type or len(variables) != 2:
         raise scope.invalid(
             nodes[2], f"aggregate: the lambda function gives {merged.type}, and the start is {start.type}; cast one"

@@ -117,12 +117,12 @@ startswith(string, string) -> boolean = STARTS_WITH($x, $y)
 endswith(string, string) -> boolean = SUFFIX($x, $y)
 contains(string, string) -> boolean = CONTAINS($x, $y)
 split_part(string, string, int) -> string = CASE WHEN $z = 0 THEN ERROR('split_part: the index 0 is invalid') WHEN $y = '' THEN CASE WHEN $z IN (1, -1) THEN $x ELSE LEFT($x, 0) END ELSE SPLIT_PART($x, $y, $z) END
-substring_index(string, string, int) -> string = CASE WHEN $z IS NULL OR $y IS NULL THEN NULL WHEN $z = 0 OR $y = '' THEN LEFT($x, 0) WHEN $z > 0 THEN ARRAY_TO_STRING(LIST_SLICE(STRING_SPLIT($x, $y), 1, $z), $y) ELSE ARRAY_TO_STRING(LIST_SLICE(STRING_SPLIT($x, $y), GREATEST(LEN(STRING_SPLIT($x, $y)) + $z + 1, 1), LEN(STRING_SPLIT($x, $y))), $y) END
+substring_index(string, string, int) -> string = CASE WHEN $z IS NULL OR $y IS NULL THEN NULL WHEN $z = 0 OR $y = '' THEN LEFT($x, 0) WHEN $z > 0 THEN SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(LIST_SLICE(STRING_SPLIT($x, $y), 1, $z), lambda s: $y || s), ''), LENGTH($y) + 1) ELSE SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(LIST_SLICE(STRING_SPLIT($x, $y), GREATEST(LEN(STRING_SPLIT($x, $y)) + $z + 1, 1), LEN(STRING_SPLIT($x, $y))), lambda s: $y || s), ''), LENGTH($y) + 1) END
 md5(binary) -> string = MD5($x)
 sha, sha1(binary) -> string = SHA1($x)
 base64(binary) -> string = TO_BASE64($x)
-array_join(array<string>, Q) -> string = ARRAY_TO_STRING(LIST_FILTER($x, lambda v: v IS NOT NULL), $y)
-array_join(array<string>, Q, Q) -> string = ARRAY_TO_STRING(LIST_TRANSFORM($x, lambda v: COALESCE(v, $z)), $y)
+array_join(array<string>, Q) -> string = SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(LIST_FILTER($x, lambda v: v IS NOT NULL), lambda s: $y || s), ''), LENGTH($y) + 1)
+array_join(array<string>, Q, Q) -> string = SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(LIST_FILTER(LIST_TRANSFORM($x, lambda v: COALESCE(v, $z)), lambda v: v IS NOT NULL), lambda s: $y || s), ''), LENGTH($y) + 1)
 year(date) -> int = CAST(YEAR($x) AS INTEGER)
 quarter(date) -> int = CAST(QUARTER($x) AS INTEGER)
 month(date) -> int = CAST(MONTH($x) AS INTEGER)

@@ -125,10 +125,11 @@ def _concat_ws(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
         else:
             lists.append(fill("CASE WHEN $x IS NOT NULL THEN [$x] END", x=as_type(STRING, item, scope)))
     both = lists[0] if len(lists) == 1 else f"LIST_CONCAT({', '.join(lists)})" if lists else "CAST([] AS VARCHAR[])"
-    for item in lists[2:] and []:
-        both = f"LIST_CONCAT({both}, {item})"
-    made = "CASE WHEN $y IS NOT NULL THEN COALESCE(ARRAY_TO_STRING(COALESCE($x, []), $y), '') END"
-    return Typed(fill(made, x=both, y=as_text(separator, scope)), STRING)
+    joined = (  # ARRAY_TO_STRING takes no separator of a column.
+        "CASE WHEN $y IS NOT NULL THEN "
+        "SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(COALESCE($x, []), lambda s: $y || s), ''), LENGTH($y) + 1) END"
+    )
+    return Typed(fill(joined, x=both, y=as_text(separator, scope)), STRING)
 
 
 _START = (
