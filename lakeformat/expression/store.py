@@ -36,12 +36,12 @@ def is_cast(source: Type, target: Type) -> bool:
     match source, target:
         case Scalar(), Scalar():
             return _is_cast(to_arrow(source), target)
-        case ListOf(here), ListOf(there):
-            return _fits(here.type, there.type)
+        case ListOf(item), ListOf(target_item):
+            return _fits(item.type, target_item.type)
         case MapOf(), MapOf():
             return _fits(source.key.type, target.key.type) and _fits(source.value.type, target.value.type)
-        case Row(here), Row(there) if [part.name for part in here] == [part.name for part in there]:
-            return all(_fits(one.type, other.type) for one, other in zip(here, there, strict=True))
+        case Row(parts), Row(target_parts) if [part.name for part in parts] == [part.name for part in target_parts]:
+            return all(_fits(one.type, other.type) for one, other in zip(parts, target_parts, strict=True))
     return False
 
 
