@@ -492,7 +492,7 @@ def test_a_row_whose_sequence_number_repeats_is_in_the_changelog(lake, producer)
 
 def test_changes_need_a_beginning(lake):
     table = make(lake)
-    with pytest.raises(InvalidInput, match="give from_snapshot"):
+    with pytest.raises(InvalidInput, match="needs from_snapshot"):
         table.changes()
     with pytest.raises(InvalidInput, match="without a consumer"):
         table.changes(0).acknowledge()
