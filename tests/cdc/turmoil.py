@@ -546,7 +546,8 @@ class Turmoil:
             )
             self.events["rows"] += len(expected)
             self.events["tables"] += 1
-            if self.format == "paimon" and isinstance(self.side, OnMySql):
+            # Tables of MyISAM have no consistent view: a snapshot may have read what the log says later.
+            if self.format == "paimon" and isinstance(self.side, OnMySql) and table.is_transactional:
                 changes = lake.table(table.target).changes(0, columns=names).to_arrow().to_pylist()
                 replayed = replay(changes, list(table.key))
                 assert len(replayed) == len(expected), f"seed {self.seed}: the changelog of {table.name}"
