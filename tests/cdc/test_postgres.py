@@ -54,29 +54,6 @@ FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
 
 
 @pytest.fixture
-def server(postgres_server):
-    """A connection to a database of its own, whose address is `server.dsn`."""
-    name = f"d{random.getrandbits(40):x}"
-    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    dsn = postgres_server.get_uri(name)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.dsn = dsn
-        yield connection
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
-        )
-
-
-@pytest.fixture
-def source(server):
-    found = Postgres(server.dsn, slot=server.info.dbname)
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def lake(tmp_path):
     return Lake(tmp_path / "warehouse")
 

@@ -1,12 +1,9 @@
 """A table that is read again beside its old rows, which stay until the new ones replace them in one commit."""
 
-import random
-
-import psycopg
 import pytest
 
 from lakeformat import InvalidInput, Lake, LakeError
-from lakeformat.cdc import Postgres, sync_database, sync_table
+from lakeformat.cdc import sync_database, sync_table
 from lakeformat.storage.memory import MemoryFiles
 from tests.cdc.following import Dies, Killed, NthFetchFails, OneTable, changelog_properties, replay
 from tests.draw import ends_and_some
@@ -15,28 +12,6 @@ from tests.simulation.failing import holding
 FORMATS = pytest.mark.parametrize("format", ["paimon", "iceberg"])
 OLD = [(id, 0) for id in range(1, 8)]
 NEW = [(id, 1) for id in range(3, 12)]
-
-
-@pytest.fixture
-def server(postgres_server):
-    name = f"d{random.getrandbits(40):x}"
-    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    dsn = postgres_server.get_uri(name)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.dsn = dsn
-        yield connection
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
-        )
-
-
-@pytest.fixture
-def source(server):
-    opened = Postgres(server.dsn, slot=server.info.dbname)
-    yield opened
-    opened.close()
 
 
 def filled(server, key="PRIMARY KEY"):
