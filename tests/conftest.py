@@ -269,6 +269,24 @@ def postgres_server():
         yield server
 
 
+@pytest.fixture
+def postgres_database(postgres_server):
+    """A connection to a database of its own, whose address is `dsn`."""
+    import psycopg
+
+    name = f"d{random.getrandbits(40):x}"
+    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    dsn = postgres_server.get_uri(name)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.dsn = dsn
+        yield connection
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+        )
+
+
 @contextmanager
 def running_postgres():
     with warnings.catch_warnings():

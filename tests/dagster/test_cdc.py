@@ -1,13 +1,11 @@
 """Tables of a database as assets, with the real server: micro-batches, lag, a table taken anew; in Python and in YAML."""
 
 import json
-import random
 import re
 import runpy
 from datetime import timedelta
 
 import dagster as dg
-import psycopg
 import pyarrow as pa
 import pytest
 import yaml
@@ -25,21 +23,12 @@ TABLES = {"public.orders": "shop.orders", "public.notes": "notes"}
 
 
 @pytest.fixture
-def server(postgres_server):
-    name = f"d{random.getrandbits(40):x}"
-    with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    dsn = postgres_server.get_uri(name)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.dsn, connection.slot = dsn, name
-        connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY, amount int)")
-        connection.execute("CREATE TABLE notes (id int PRIMARY KEY, text text)")
-        connection.execute("INSERT INTO orders VALUES (1, 10), (2, 20); INSERT INTO notes VALUES (1, 'a')")
-        yield connection
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
-        )
+def server(postgres_database):
+    postgres_database.slot = postgres_database.info.dbname
+    postgres_database.execute("CREATE TABLE orders (id bigint PRIMARY KEY, amount int)")
+    postgres_database.execute("CREATE TABLE notes (id int PRIMARY KEY, text text)")
+    postgres_database.execute("INSERT INTO orders VALUES (1, 10), (2, 20); INSERT INTO notes VALUES (1, 'a')")
+    return postgres_database
 
 
 @pytest.fixture
