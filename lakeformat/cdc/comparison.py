@@ -85,10 +85,3 @@ def _codes(first: pa.Table, second: pa.Table, names: Sequence[str]) -> np.ndarra
     """A number for each key, of the rows of both tables."""
     both = pa.concat_tables([first.select(names), second.select(names)], promote_options="permissive").combine_chunks()
     return key_codes([both[name].combine_chunks() for name in names])
-
-
-def last_of_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The last row of each key. All rows of a key are in one chunk of a view."""
-    codes = _codes(rows.slice(0, 0), rows, list(key))
-    _, first = np.unique(codes[::-1], return_index=True)
-    return rows.take(pa.array(np.sort(len(codes) - 1 - first)))

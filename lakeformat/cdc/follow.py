@@ -39,7 +39,7 @@ from lakeformat.cdc.source import (
 from lakeformat.cdc.spool import Rows
 from lakeformat.cdc.widening import holds
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.engines.kernels.rows import key_codes
+from lakeformat.engines.kernels.rows import key_codes, last_of_each
 from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, NotFound, UnsupportedFeature
 from lakeformat.model.evolution import AddColumn, ChangeComment, ChangeNullability, ChangeType
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, Literal, and_
@@ -298,7 +298,7 @@ class Follower:
         def tables() -> Iterator[pa.Table]:
             nonlocal count
             for chunk in chunks:
-                rows = chunk.rows if is_unique else comparison.last_of_keys(chunk.rows, self.source_table.key)
+                rows = chunk.rows if is_unique else last_of_each(chunk.rows, self.source_table.key)
                 yield _fitted(self._computed.added(rows, self.source_table.name, None), fields)
                 count += rows.num_rows
                 self._have(snapshot_rows=count)

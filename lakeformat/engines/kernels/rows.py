@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import layouts
 from lakeformat.codec.numbers import distinct
+from lakeformat.engines.kernels import gather
 from lakeformat.model.schema import Field
 
 _SPAN = 1 << 12  # Of integers, up to which their distance to the least is their code.
@@ -154,13 +155,20 @@ def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
     """One small integer per row, equal where all keys are equal, compared as in Java."""
     codes, size = _codes(layouts.comparable(keys[0]))
     for key in map(layouts.comparable, keys[1:]):
-        key_codes, count = _codes(key)
+        numbers, count = _codes(key)
         if size * count > 1 << 62:
             _, codes = np.unique(codes, return_inverse=True)
             size = int(codes.max()) + 1
         size *= count
-        codes = codes.astype(_dtype(size)) * count + key_codes
+        codes = codes.astype(_dtype(size)) * count + numbers
     return codes.astype(_dtype(size), copy=False)
+
+
+def last_of_each(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The last of rows that are equal in these columns; the result keeps the order."""
+    codes = key_codes([layouts.plain(table[name]) for name in names])
+    _, last = np.unique(codes[::-1], return_index=True)
+    return table if len(last) == len(codes) else gather.take(table, np.sort(len(codes) - 1 - last))
 
 
 def _dtype(size: int) -> Any:

@@ -161,9 +161,7 @@ def _of_act(choice: Choice, merge: Merge, act: Act) -> Choice:
 
 def last_of_each(source: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """The last of rows that are equal in these columns; the result keeps the order."""
-    codes = rows.key_codes([layouts.plain(source[flat_name(SOURCE, name)]) for name in key])
-    _, last = np.unique(codes[::-1], return_index=True)
-    return source if len(last) == len(codes) else gather.take(source, np.sort(len(codes) - 1 - last))
+    return rows.last_of_each(source, [flat_name(SOURCE, name) for name in key])
 
 
 def rest(source: Rows, matched: np.ndarray) -> np.ndarray:
