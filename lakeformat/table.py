@@ -639,7 +639,7 @@ class Table:
             id: Makes the verb exactly-once.
             properties: Written into the snapshot.
         """
-        min_files, numbers = arguments.whole("min_files", min_files, 1), compact.asked_buckets(buckets, sort_by)
+        min_files, numbers = arguments.whole("min_files", min_files, 1), compact.bucket_numbers(buckets, sort_by)
         most = arguments.whole("max_commits", max_commits, 1)
         if partial_progress and id is not None:
             raise InvalidInput(
@@ -647,7 +647,7 @@ class Table:
             )
 
         def compacted(change: Change) -> Snapshot | None:
-            order = compact.asked_order(self.name, change.view, sort_by)
+            order = compact.order_of_rows(self.name, change.view, sort_by)
             scope = self._chosen("compact", change.view, where)
             if partial_progress:
                 snapshot = compact.compact_in_parts(change, self._format, full, scope, order, most, min_files, numbers)
@@ -672,8 +672,8 @@ class Table:
         """What `compact` would rewrite: one row per unit of work, with the `paths`, `row_count` and `size_bytes` of its
         files."""
         view = self._view()
-        chosen, scope = compact.asked_order(self.name, view, sort_by), self._chosen("compact", view, where)
-        return compact.preview(view, full, scope, chosen, compact.asked_buckets(buckets, sort_by))
+        chosen, scope = compact.order_of_rows(self.name, view, sort_by), self._chosen("compact", view, where)
+        return compact.preview(view, full, scope, chosen, compact.bucket_numbers(buckets, sort_by))
 
     def rewrite_manifests(
         self,
@@ -701,7 +701,7 @@ class Table:
         """
 
         def plan(change: Change) -> Operation | None:
-            operation = compact.asked_manifests(self.name, change.view, change.request, sort_by, full, max_bytes)
+            operation = compact.manifest_rewrite(self.name, change.view, change.request, sort_by, full, max_bytes)
             return operation if change.view.compaction.has_many_manifests(operation) else None
 
         return self._runner.run(plan, id, properties)

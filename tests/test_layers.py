@@ -59,12 +59,12 @@ LONG = {
 }
 # What the products import beside public names.
 NOT_PUBLIC = {
-    "cli": "arguments cdc lazy model.dataclass",
+    "cli": "arguments cdc lazy model.dataclass model.wording",
     "dagster": "cdc cdc.progress cdc.source arguments clock codec.arrow engines.choose model.evolution model.partition model.predicate model.schema "
-    "model.snapshot sql",
-    "cdc": "clock codec.arrow codec.decimals codec.murmur codec.spans codec.waist engines.kernels.rows "
+    "model.snapshot model.wording sql",
+    "cdc": "clock codec.arrow codec.decimals codec.murmur codec.spans codec.plain_values engines.kernels.rows "
     "expression.evaluation expression.sql_text lake lazy model.evolution model.predicate model.schema model.snapshot "
-    "model.work table",
+    "model.work model.wording table",
 }
 # What a process keeps in modules: clients, connections and remarks. Decoded files are in the cache of a Lake.
 KEPT = {
@@ -73,7 +73,7 @@ KEPT = {
     "lakeformat/catalogs/database.py _engine": "a connection pool per database",
     "lakeformat/catalogs/rest.py _client": "an HTTP client per service",
     "lakeformat/catalogs/sql.py _is_typed": "whether a database's table has a column",
-    "lakeformat/codec/waist.py row_kinds": "a constant",
+    "lakeformat/codec/plain_values.py row_kinds": "a constant",
     "lakeformat/engines/once.py _begun": "readers and iterators that were read, as long as they are kept elsewhere",
     "lakeformat/model/option_keys.py _logged": "options that were logged once",
     "lakeformat/model/option_keys.py _pattern": "a constant per format",

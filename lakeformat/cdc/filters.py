@@ -23,7 +23,7 @@ from lakeformat.cdc.source import (
     Transactions,
     View,
 )
-from lakeformat.codec.waist import row_kinds
+from lakeformat.codec.plain_values import row_kinds
 from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.expression import evaluation, sql_text
 from lakeformat.model.predicate import Expression, columns_of

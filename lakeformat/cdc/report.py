@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakeformat.errors import LakeError
+from lakeformat.model.wording import count_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,6 @@ class Report:
         lag = "" if self.lag_seconds is None else f", lag {self.lag_seconds:.1f} s"
         lost = "".join(f", {count:,} values of {name} did not fit and are NULL" for name, count in self.misfits.items())
         return (
-            f"{self.table}: {self.snapshot_rows:,} rows of the snapshot, {self.rows:,} changes{filled}, "
+            f"{self.table}: {count_text(self.snapshot_rows, 'row')} of the snapshot, {self.rows:,} changes{filled}, "
             f"{self.rows_per_second:,.0f} rows/s{lag}{lost}"
         )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from lakeformat.cli.session import Session, Size, counted, grid, size
+from lakeformat.cli.session import Session, Size, grid, size
+from lakeformat.model.wording import count_text
 
 if TYPE_CHECKING:
     from lakeformat import Snapshot, Table
@@ -38,7 +39,7 @@ def deletions(session: Session, table: Table, locations: list[str], snapshots: l
     verb = "removed" if done else "would remove"
 
     def drawn() -> Group:
-        summary = f"{verb} {counted(len(snapshots), 'snapshot')}, {_summary(files)}"
+        summary = f"{verb} {count_text(len(snapshots), 'snapshot')}, {_summary(files)}"
         return Group(Text(summary, style="bold"), *([] if done else _drawn("file", files)))
 
     session.answer(data, drawn)
@@ -80,7 +81,7 @@ def _removed_files(table: Table, locations: list[str], done: bool) -> list[dict[
 
 def _summary(files: list[dict[str, Any]]) -> str:
     total = sum(file["size_bytes"] or 0 for file in files)
-    return counted(len(files), "file") + (f", {size(total)}" if total else "")
+    return count_text(len(files), "file") + (f", {size(total)}" if total else "")
 
 
 def _drawn(title: str, files: list[dict[str, Any]]) -> list[Any]:

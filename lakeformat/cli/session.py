@@ -119,11 +119,6 @@ def size(count: int) -> str:
     raise AssertionError("unreachable")
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 file`, `1,200 files`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def live_files(table: Table) -> tuple[int, int]:
     """The number of data files, and their bytes."""
     partitions = table.inspect.partitions()

@@ -17,7 +17,7 @@ from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
 from lakeformat.dagster.drift import follow, refuse_missing
 from lakeformat.dagster.frames import NoRows, fields_of, filled, is_untyped, to_write, untyped_columns
 from lakeformat.dagster.identity import Origin, branch_of, request_id
-from lakeformat.dagster.markdown import cell, count_text, id_text, markdown_table
+from lakeformat.dagster.markdown import cell, id_text, markdown_table
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import Spec, columns_of, has_windows, partition_specs, predicate_of
 from lakeformat.errors import (
@@ -35,6 +35,7 @@ from lakeformat.model import predicate
 from lakeformat.model.evolution import can_widen
 from lakeformat.model.schema import Field, Schema
 from lakeformat.model.snapshot import COUNTS, PartitionChange, Snapshot
+from lakeformat.model.wording import count_text
 
 PREVIEW_ROWS = 5
 PREVIEW_COLUMNS = 8
@@ -568,4 +569,4 @@ def _shown(keys: Sequence[str], at_most: int = 20) -> str:
     """Keys in a message: all of them, or the first, the last and the number."""
     if len(keys) <= at_most:
         return ", ".join(keys)
-    return f"{keys[0]} ... {keys[-1]} ({len(keys)} partitions)"
+    return f"{keys[0]} ... {keys[-1]} ({count_text(len(keys), 'partition')})"

@@ -21,11 +21,12 @@ from lakeformat.dagster.drift import differences, missing_columns, refusal
 from lakeformat.dagster.identity import origin_of
 from lakeformat.dagster.internals import check_target, check_targets
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import cell, count_text, id_text, markdown_table
+from lakeformat.dagster.markdown import cell, id_text, markdown_table
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of, sql_of
 from lakeformat.dagster.tables import TableAsset, tables_of
 from lakeformat.errors import NotFound
+from lakeformat.model.wording import count_text
 
 ROWS, UNIQUE, PRESENT, COLUMNS = "row_count", "unique_key", "partition_present", "columns_unchanged"
 DECLARED = "as_declared"  # Of the table, not of a partition.

@@ -16,7 +16,7 @@ from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
 from lakeformat.dagster.fields import KnownFields, require
 from lakeformat.dagster.lake import LAKE_FORM, LakeResource
-from lakeformat.dagster.markdown import cell, count_text, markdown_table, size_text, time_text
+from lakeformat.dagster.markdown import cell, markdown_table, size_text, time_text
 from lakeformat.dagster.sensors import compaction_sensor, expiry_sensor, worst_partition
 from lakeformat.dagster.tables import TableAsset, refuse_unpublished, tables_of
 from lakeformat.dagster.time_limit import each_in_time
@@ -39,6 +39,7 @@ from lakeformat.dagster.upkeep import (
 )
 from lakeformat.errors import InvalidInput, LakeError
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.wording import count_text
 
 SHOWN = 100  # The most tables on the page: the worst ones.
 # Snapshots whose manifests are read for the bytes that they removed, of a table whose metadata does not have them.

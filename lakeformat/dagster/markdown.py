@@ -55,9 +55,3 @@ def id_text(snapshot_id: int) -> str:
 def time_text(epoch_ms: int | None) -> str:
     """A time in UTC, to the second; nothing for None."""
     return "" if epoch_ms is None else utc(epoch_ms)[:19].replace("T", " ")
-
-
-def count_text(count: int, noun: str) -> str:
-    """A number of things: "1 row", "27,004 rows"."""
-    plural = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {plural}"

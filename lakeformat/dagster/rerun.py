@@ -30,11 +30,12 @@ from lakeformat.dagster.fields import KnownFields
 from lakeformat.dagster.internals import of_keys, plan_partitions, run_asset
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import cell, count_text, markdown_table, size_text
+from lakeformat.dagster.markdown import cell, markdown_table, size_text
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows
 from lakeformat.dagster.tables import TableAsset, listed, tables_of
 from lakeformat.errors import InvalidInput
+from lakeformat.model.wording import count_text
 
 IO_MANAGER_KEY = "dagster/io_manager_key"  # Of an asset's metadata.
 PLAN = "plan"

@@ -22,7 +22,7 @@ from lakeformat.dagster.asset_table import specs_of
 from lakeformat.dagster.checks import declaration_event, declaration_finding
 from lakeformat.dagster.declaration import SOURCE_TABLE, settled
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text, id_text
+from lakeformat.dagster.markdown import id_text
 from lakeformat.dagster.measures import measures, rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows, indexes_of
 from lakeformat.dagster.tables import TableAsset, lake_keys, tables_of
@@ -40,6 +40,7 @@ from lakeformat.dagster.upkeep import (
 )
 from lakeformat.errors import LakeError
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.wording import count_text
 
 EVERY_SECONDS = 30
 COMPACTION = "compact"

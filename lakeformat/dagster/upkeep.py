@@ -23,12 +23,13 @@ from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.internals import in_pool, leave_pool
 from lakeformat.dagster.io_manager import pinned, snapshots_read
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text, id_text, size_text
+from lakeformat.dagster.markdown import id_text, size_text
 from lakeformat.dagster.measures import measures
 from lakeformat.dagster.pictures import pictures
 from lakeformat.dagster.tables import RETRY, TableAsset, lake_keys
 from lakeformat.dagster.time_limit import each_in_time
 from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.wording import count_text
 
 MAINTAIN, SWEEP = "maintain", "sweep_orphans"  # Jobs.
 MAINTAIN_STEP, SWEEP_STEP = "maintain_tables", "sweep_tables"  # Their steps.

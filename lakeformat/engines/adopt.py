@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeformat import clock
-from lakeformat.codec import waist
+from lakeformat.codec import plain_values
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.files import parquet, statistics
@@ -243,7 +243,7 @@ class _File:
         ):
             return self._read(source)
         values = [] if empty else [stats.minimum, stats.maximum]
-        return waist.column([*values, *([None] if nulls else [])], source.type)
+        return plain_values.column([*values, *([None] if nulls else [])], source.type)
 
     def _read(self, source: Field) -> pa.Array:
         """The distinct values of a column."""
@@ -330,7 +330,7 @@ def _as(stats: ColumnStats, file_field: Field, table_field: Field) -> ColumnStat
     ):
         return stats
     ends = casts.project(
-        waist.column([stats.minimum, stats.maximum], file_field.type),
+        plain_values.column([stats.minimum, stats.maximum], file_field.type),
         file_field.type,
         table_field.type,
         file_field.name,

@@ -767,16 +767,16 @@ def _pruned(file_field: Field, read_type: Type) -> Field:
 
 def _pruned_type(file_type: Type, read_type: Type) -> Type:
     match file_type, read_type:
-        case Row(parts), Row(asked):
-            types = {part.id: part.type for part in asked}
+        case Row(parts), Row(parts_to_read):
+            types = {part.id: part.type for part in parts_to_read}
             kept = tuple(_pruned(part, types[part.id]) for part in parts if part.id in types)
             return Row(kept or parts[:1])  # Nulls of the row itself are read from a field.
-        case ListOf(element), ListOf(asked_element):
-            return ListOf(_pruned(element, asked_element.type))
-        case MapOf(key, value), MapOf(asked_key, asked_value):
-            return MapOf(_pruned(key, asked_key.type), _pruned(value, asked_value.type))
-        case MultisetOf(element), MultisetOf(asked_element):
-            return MultisetOf(_pruned(element, asked_element.type))
+        case ListOf(element), ListOf(element_to_read):
+            return ListOf(_pruned(element, element_to_read.type))
+        case MapOf(key, value), MapOf(key_to_read, value_to_read):
+            return MapOf(_pruned(key, key_to_read.type), _pruned(value, value_to_read.type))
+        case MultisetOf(element), MultisetOf(element_to_read):
+            return MultisetOf(_pruned(element, element_to_read.type))
         case Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ), Scalar(Kind.TIMESTAMP | Kind.TIMESTAMP_TZ):
             # Microseconds have a larger range, if no more is requested.
             return file_type if nanoseconds.is_fine(read_type) else nanoseconds.coarse(file_type)

@@ -135,7 +135,7 @@ def _placed(change: Change, format: Format, scope: Expression, starts: int = _ST
     return replace(change, view=newest(change.store, format).on(change.request.branch)), snapshot
 
 
-def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
+def order_of_rows(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) -> tuple[Sort, ...]:
     """The sort order that `sort_by` of `compact` asks for: columns, or with True the table's own. Raises
     `InvalidInput`."""
     schema = view.schema
@@ -153,7 +153,7 @@ def asked_order(name: str, view: AnyView, sort_by: Sequence[str] | bool | None) 
     return sorts
 
 
-def asked_buckets(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...] | None:
+def bucket_numbers(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...] | None:
     """The buckets that `buckets` of `compact` asks for. Raises `InvalidInput`."""
     if buckets is None:
         return None
@@ -165,7 +165,7 @@ def asked_buckets(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ...
     return tuple(sorted(number for number in numbers if number is not None))
 
 
-def asked_manifests(
+def manifest_rewrite(
     name: str, view: AnyView, request: Request, sort_by: Sequence[str] | bool, full: bool, max_bytes: int | None
 ) -> RewriteManifests:
     """What `rewrite_manifests` is to do. Raises `InvalidInput`."""

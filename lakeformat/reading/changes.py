@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeformat.arguments import require_spark
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.codec.waist import row_kinds
+from lakeformat.codec.plain_values import row_kinds
 from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines import once
 from lakeformat.engines.choose import engine_for

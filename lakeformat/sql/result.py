@@ -15,6 +15,7 @@ from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
 from lakeformat.model import html
 from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.wording import count_text
 from lakeformat.reading import frames
 
 _SHOWN = 20  # Rows in a notebook.
@@ -123,14 +124,14 @@ class Result:
             return f"Result({self._frame!r})"
         if self._materialized is None:
             return f"Result(many rows: {', '.join(self.schema.names)})"
-        return f"Result({len(self._rows)} rows: {', '.join(self._rows.column_names)})"
+        return f"Result({count_text(len(self._rows), 'row')}: {', '.join(self._rows.column_names)})"
 
     def _repr_html_(self) -> str:
         if self._frame is not None:  # Spark evaluates nothing before rows are requested.
             return f"<p>{escape(repr(self))}</p>"
         first = self._first(_SHOWN + 1)
         columns = [map(_cell, column.to_pylist()) for column in first.slice(0, _SHOWN).columns]
-        caption = f"the first {_SHOWN} rows" if len(first) > _SHOWN else f"{len(first)} rows"
+        caption = f"the first {_SHOWN} rows" if len(first) > _SHOWN else f"{count_text(len(first), 'row')}"
         return html.table(caption, first.column_names, zip(*columns, strict=True))
 
     @property
@@ -173,7 +174,7 @@ class Result:
             " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
             for line in [names, ruled, *lines]
         )
-        return f"{shown}\n(only the first {rows} rows)" if len(first) > rows else shown
+        return f"{shown}\n(only the first {count_text(rows, 'row')})" if len(first) > rows else shown
 
 
 def metrics(snapshot: Snapshot | None) -> Result:

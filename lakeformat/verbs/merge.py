@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import waist
+from lakeformat.codec import plain_values
 from lakeformat.codec.arrow import from_arrow
 from lakeformat.commit import discard
 from lakeformat.dialects.dialect import AnyView
@@ -504,11 +504,11 @@ def _one_of(column: Column, spread: Spread) -> Expression:
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     if spread.every:
-        members = [waist.literal(value, kind) for value in values.to_pylist()]
+        members = [plain_values.literal(value, kind) for value in values.to_pylist()]
         if all(isinstance(member, Literal) for member in members):
             return is_in(column, [member.value for member in members if isinstance(member, Literal)])
     ends = pc.min_max(values)
-    low, high = (waist.literal(ends[end].as_py(), kind) for end in ("min", "max"))
+    low, high = (plain_values.literal(ends[end].as_py(), kind) for end in ("min", "max"))
     return and_(ge(column, low), le(column, high))
 
 

@@ -55,7 +55,7 @@ def test_a_notebook_shows_the_first_rows_of_a_result(lake):
     shown = lake.sql("SELECT '<b>' AS a, CAST(NULL AS STRING) AS n, '' AS e")._repr_html_()
     assert "&lt;b&gt;" in shown
     assert ">NULL<" in shown
-    assert "1 rows" in shown
+    assert "1 row" in shown
     assert "the first 20 rows" in lake.sql("SELECT * FROM range(100)")._repr_html_()
 
 

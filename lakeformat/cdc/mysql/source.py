@@ -45,7 +45,7 @@ from lakeformat.cdc.source import (
 )
 from lakeformat.cdc.spool import MEMORY_BYTES, Messages
 from lakeformat.cdc.type_option import OnMisfit, TypeOption
-from lakeformat.codec.waist import row_kinds
+from lakeformat.codec.plain_values import row_kinds
 from lakeformat.errors import CorruptFile, InvalidInput, LakeError, NotFound, SourceError, UnsupportedFeature
 from lakeformat.model.schema import NO_ID, Field
 from lakeformat.model.work import ROW_KIND

@@ -17,7 +17,8 @@ from lakeformat import cdc as capture
 from lakeformat.cdc import OnMisfit, TypeOption
 from lakeformat.cli.completion import formats
 from lakeformat.cli.pairs import pairs
-from lakeformat.cli.session import Session, counted, grid
+from lakeformat.cli.session import Session, grid
+from lakeformat.model.wording import count_text
 
 if TYPE_CHECKING:
     from lakeformat.cdc import Report
@@ -220,7 +221,7 @@ def _drawn(reports: dict[str, Report]) -> Group:
     ]
     shown = grid(("source", "table", "snapshot rows", "changes", "kinds", "position", "lag", "rows/s"), rows)
     misfits = [
-        Text(f"{name}: {counted(count, 'value')} of {column} did not fit and became NULL", style="yellow")
+        Text(f"{name}: {count_text(count, 'value')} of {column} did not fit and became NULL", style="yellow")
         for name, report in reports.items()
         for column, count in report.misfits.items()
     ]

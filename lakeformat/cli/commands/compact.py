@@ -11,7 +11,8 @@ from rich.text import Text
 from lakeformat import arguments
 from lakeformat.cli import effects
 from lakeformat.cli.completion import tables
-from lakeformat.cli.session import Session, Size, counted, grid, size
+from lakeformat.cli.session import Session, Size, grid, size
+from lakeformat.model.wording import count_text
 
 
 @click.command()
@@ -50,8 +51,8 @@ def compact(
 
     def drawn() -> Group:
         heading = Text(
-            f"would write {counted(data['files'], 'file')} anew, {size(data['size_bytes'])}, in "
-            f"{counted(len(units), 'unit')}",
+            f"would write {count_text(data['files'], 'file')} anew, {size(data['size_bytes'])}, in "
+            f"{count_text(len(units), 'unit')}",
             style="bold",
         )
         rows = [(len(u["paths"]), u["row_count"], Size(u["size_bytes"]), u["paths"][0]) for u in units]

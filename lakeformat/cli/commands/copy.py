@@ -11,7 +11,8 @@ from rich.text import Text
 
 from lakeformat import InvalidInput, LakeError, lazy
 from lakeformat.cli.completion import formats, tables
-from lakeformat.cli.session import Session, counted
+from lakeformat.cli.session import Session
+from lakeformat.model.wording import count_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +75,7 @@ def copy(
     session.answer(
         {**data, "commits": commits, **verified},
         Text(
-            f"copied {counted(verified['rows'], 'row')} in {counted(commits, 'commit')} to {copied!r}; "
+            f"copied {count_text(verified['rows'], 'row')} in {count_text(commits, 'commit')} to {copied!r}; "
             "count and checksum agree"
         ),
     )

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from lakeformat.cli import effects
 from lakeformat.cli.completion import tables
-from lakeformat.cli.session import Session, counted
+from lakeformat.cli.session import Session
+from lakeformat.model.wording import count_text
 
 
 @click.command()
@@ -21,6 +22,6 @@ def delete(session: Session, table: str, where: str, dry_run: bool) -> None:
     if dry_run:
         rows, total = opened.scan(where=where).count(), opened.scan().count()
         data = {"table": opened.name, "dry_run": True, "rows_deleted": rows, "rows_kept": total - rows}
-        session.answer(data, Text(f"would delete {counted(rows, 'row')} of {total:,}"))
+        session.answer(data, Text(f"would delete {count_text(rows, 'row')} of {total:,}"))
         return
     effects.snapshot(session, opened.delete(where), "no row meets the condition")

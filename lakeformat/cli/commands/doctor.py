@@ -15,6 +15,7 @@ from rich.text import Text
 from lakeformat import LakeError, NotFound
 from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, size
+from lakeformat.model.wording import count_text
 
 if TYPE_CHECKING:
     from lakeformat import Table
@@ -94,7 +95,7 @@ def _findings(session: Session, name: str, days: int, deep: bool) -> list[dict[s
         )
         crowded = [count for count in small if count >= _SMALL]
         if crowded:
-            add("small files", f"{sum(crowded)} in {len(crowded)} partitions", f"compact {table.name}")
+            add("small files", f"{sum(crowded)} in {count_text(len(crowded), 'partition')}", f"compact {table.name}")
         if sum(rows) and sum(deleted) > _DELETED * sum(rows):
             add(
                 "deleted rows",
@@ -112,7 +113,7 @@ def _findings(session: Session, name: str, days: int, deep: bool) -> list[dict[s
         if expired:
             add(
                 "old snapshots",
-                f"{len(expired)} are past their time, and {len(record.deleted)} files",
+                f"{len(expired)} are past their time, and {count_text(len(record.deleted), 'file')}",
                 f"expire {table.name}",
             )
         orphans = table.remove_orphan_files(older_than=datetime.timedelta(days=days), dry_run=True)

@@ -6,7 +6,8 @@ import click
 from rich.text import Text
 
 from lakeformat.cli.completion import tables
-from lakeformat.cli.session import Session, counted
+from lakeformat.cli.session import Session
+from lakeformat.model.wording import count_text
 
 
 @click.command()
@@ -20,7 +21,7 @@ def drop(session: Session, table: str, purge: bool, dry_run: bool) -> None:
     data = {"table": opened.name, "uri": opened.uri, "dry_run": dry_run}
     if dry_run:
         rows, files = opened.scan().count(), len(opened.stored_files())
-        message = f"would drop {opened.name}: {counted(rows, 'row')}, {counted(files, 'file')} at {opened.uri}"
+        message = f"would drop {opened.name}: {count_text(rows, 'row')}, {count_text(files, 'file')} at {opened.uri}"
         session.answer({**data, "rows": rows, "files": files}, Text(message))
         return
     session.lake.drop_table(opened.name, purge=purge)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from lakeformat.cli.completion import tables
 from lakeformat.cli.session import Session, Size, grid, size
+from lakeformat.model.wording import count_text
 
 
 @click.command()
@@ -46,7 +47,7 @@ def why(session: Session, table: str, where: str, limit: int) -> None:
     def drawn() -> Group:
         head = Text.assemble(
             ("reads ", "bold"),
-            f"{len(read)} of {len(rows)} files, {size(data['bytes_read'])} of {size(data['bytes'])}",
+            f"{len(read)} of {count_text(len(rows), 'file')}, {size(data['bytes_read'])} of {size(data['bytes'])}",
             f"; in them {data['row_groups_read']} of {data['row_groups']} row groups" if groups else "",
             f"; {manifests_read} of {len(manifests)} manifests",
         )

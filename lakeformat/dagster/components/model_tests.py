@@ -13,9 +13,9 @@ from lakeformat.dagster.asset_table import as_dagster_failures, has_branch, prev
 from lakeformat.dagster.components.model import Model
 from lakeformat.dagster.identity import Origin, branch_of, origin_of
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.markdown import count_text
 from lakeformat.dagster.sql_table import first_comment
 from lakeformat.errors import InvalidInput
+from lakeformat.model.wording import count_text
 
 _ARGUMENTS = {"not_null": (), "unique": (), "accepted_values": ("values",), "relationships": ("to", "field")}
 _REF = re.compile(r"(?:ref\(\s*['\"])?([^'\"()]+)(?:['\"]\s*\))?")

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import parsing, waist
+from lakeformat.codec import parsing, plain_values
 from lakeformat.codec.arrow import one_row, rows_where, to_arrow
 from lakeformat.codec.avro import file as avro
 from lakeformat.codec.avro import schema as avro_schema
@@ -540,7 +540,7 @@ def _rows_of(schema: Schema, index: int, value: Any) -> Expression:
     source = schema.field(part.source).type
     match part.transform.kind:
         case TransformKind.IDENTITY:
-            return eq_null_safe(part.source, waist.literal(value, kind))
+            return eq_null_safe(part.source, plain_values.literal(value, kind))
         case TransformKind.VOID:
             return ALWAYS
         case _ if value is None:
@@ -549,14 +549,14 @@ def _rows_of(schema: Schema, index: int, value: Any) -> Expression:
             return starts_with(part.source, value)
         case TransformKind.TRUNCATE if isinstance(value, str):
             return eq(part.source, value)
-    one = waist.column([value], kind)
+    one = plain_values.column([value], kind)
     low, high = transform.between(part.transform, one, one, source, exact=True)
     if low.null_count or high.null_count:
         raise UnsupportedFeature(
             f"partition field {part.name!r}: files under an earlier partition spec do not record the "
             f"{part.transform.kind} of {part.source!r}; compact the table first (compact(full=True))"
         )
-    least, most = (waist.literal(_python(side)[0], source) for side in (low, high))
+    least, most = (plain_values.literal(_python(side)[0], source) for side in (low, high))
     return and_(ge(part.source, least), le(part.source, most))
 
 
@@ -575,7 +575,7 @@ def _has_columns(base: State, spec: Spec, scope: Expression) -> bool:
 
 
 def partitions(entries: pa.Table, spec: Spec) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
-    """(the index of each entry's partition, the distinct partitions as the waist has them)."""
+    """(the index of each entry's partition, the distinct partitions in plain form)."""
     if not spec.types:
         return np.zeros(len(entries), np.int64), [()]
     codes = _codes(entries, spec)
@@ -617,7 +617,7 @@ def _first_of_each(codes: np.ndarray) -> np.ndarray:
 
 
 def partition_of_each(entries: pa.Table, base: State) -> list[tuple[Any, ...]]:
-    """The partition of each entry under its own spec, as the waist has it."""
+    """The partition of each entry under its own spec, in plain form."""
     values_of: list[tuple[Any, ...]] = [()] * len(entries)
     for spec, rows, part in _by_spec(entries, base):
         codes, values = partitions(part, spec)
@@ -669,15 +669,15 @@ def _by_spec(entries: pa.Table, base: State) -> Iterator[tuple[Spec, np.ndarray,
 
 
 def partition_columns(rows: Sequence[tuple[Any, ...]], spec: Spec) -> dict[str, pa.Array]:
-    """Partitions, as the waist has them, as columns of entries."""
+    """Partitions in plain form, as columns of entries."""
     return {
-        f"p{id}": waist.column([row[index] for row in rows], kind)
+        f"p{id}": plain_values.column([row[index] for row in rows], kind)
         for index, (id, kind) in enumerate(zip(spec.field_ids, spec.types, strict=True))
     }
 
 
 def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
-    """Partitions, as the waist has them, as a table on which a scope can be evaluated."""
+    """Partitions in plain form, as a table on which a scope can be evaluated."""
     columns = partition_columns(rows, base.spec)
     return _scope_columns(pa.table(columns) if columns else _without_values(len(rows)), base, base.spec)
 
@@ -685,7 +685,7 @@ def partition_table(rows: Sequence[tuple[Any, ...]], base: State) -> pa.Table:
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
     """The condition on partition fields, by their own names, that selects exactly these partitions."""
     kinds = [transform_type(schema, index) for index in range(len(schema.partitioning.fields))]
-    return waist.selecting(schema.partitioning.names, kinds, partitions)
+    return plain_values.selecting(schema.partitioning.names, kinds, partitions)
 
 
 def transform_type(schema: Schema, index: int) -> Type:
@@ -1015,7 +1015,7 @@ def _without_values(count: int) -> pa.Table:
 
 
 def _python(column: pa.Array) -> list[Any]:
-    """Partition values as the waist has them: timestamps as integers."""
+    """Partition values in plain form: timestamps as integers."""
     try:
         return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     except OverflowError as error:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import waist
+from lakeformat.codec import plain_values
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.iceberg import single_value
 from lakeformat.dialects.dialect import FOLLOWED, Published
@@ -813,7 +813,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
             low = [v[:length] if isinstance(v, str | bytes) else v for v in low]
         # Truncated bytes of a fixed length are shorter.
         kind = scalar(Kind.BYTES) if field.type.kind is Kind.FIXED else field.type
-        ends = single_value.encode(waist.column([*low, *high], kind), kind)
+        ends = single_value.encode(plain_values.column([*low, *high], kind), kind)
         columns["lower_bounds"].append((field.id, ends[: len(added)]))
         columns["upper_bounds"].append((field.id, ends[len(added) :]))
     return {name: manifest.mapped(parts, len(added), ENTRY.field(name).type) for name, parts in columns.items()}
@@ -822,7 +822,7 @@ def _metrics(base: State, content: Content, added: tuple[WrittenFile, ...]) -> d
 def _cut_high(value: Any, length: int) -> Any:
     """A truncated upper bound is incremented at its end; None if that is impossible."""
     if isinstance(value, str):
-        return waist.cut_high(value, length)
+        return plain_values.cut_high(value, length)
     if isinstance(value, bytes) and len(value) > length:
         kept = value[:length].rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -320,7 +320,7 @@ def referenced(deletes: pa.Table) -> pa.Array:
 
 
 def delete_files(reader: Reader, base: State, data_files: Files) -> tuple[tuple[DeleteFile, ...], ...]:
-    """For each data file the delete files that apply to it, as the waist has them."""
+    """For each data file the delete files that apply to it, as tasks name them."""
     left, right = attached(base, data_files.entries, data_files.deletes)
     if not len(left):
         return ((),) * len(data_files)
@@ -332,7 +332,7 @@ def delete_files(reader: Reader, base: State, data_files: Files) -> tuple[tuple[
 
 
 def all_delete_files(reader: Reader, base: State, deletes: pa.Table) -> list[DeleteFile]:
-    """Delete files, as the waist has them, in order."""
+    """Delete files as tasks name them, in order."""
     vectors = is_vector(deletes).tolist()
     compared_fields: dict[tuple[int, ...], tuple[Field, ...]] = {}
     names = (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat import lazy
-from lakeformat.codec import parsing, waist
+from lakeformat.codec import parsing, plain_values
 from lakeformat.codec.arrow import one_row, rows_where
 from lakeformat.codec.avro import file as avro
 from lakeformat.codec.paimon import binary_row
@@ -541,7 +541,7 @@ def partition_rows(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa.
     kinds = partition_types(schema)
     if not kinds:
         return empty_rows(len(partitions))
-    columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
+    columns = [plain_values.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
     return binary_row.with_arity(binary_row.encode(columns, kinds), len(kinds))
 
 
@@ -553,7 +553,7 @@ def key_entries(added: Sequence[WrittenFile], schema: Schema) -> pa.Table:
     assert len(ranges) == len(added), added
 
     def rows(ends: list[tuple[Any, ...]]) -> pa.Array:
-        columns = [waist.column([end[i] for end in ends], kind) for i, kind in enumerate(kinds)]
+        columns = [plain_values.column([end[i] for end in ends], kind) for i, kind in enumerate(kinds)]
         return binary_row.with_arity(binary_row.encode(columns, kinds), len(kinds))
 
     names = ("_PARTITION", "_BUCKET", "_MIN_KEY", "_MAX_KEY")
@@ -567,9 +567,9 @@ def key_entries(added: Sequence[WrittenFile], schema: Schema) -> pa.Table:
 
 
 def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa.Table:
-    """Partitions, as the waist has them, as a table of their values."""
+    """Partitions in plain form, as a table of their values."""
     kinds = partition_types(schema)
-    columns = [waist.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
+    columns = [plain_values.column([p[i] for p in partitions], kind) for i, kind in enumerate(kinds)]
     if not columns:  # A table without columns would have no rows.
         return pa.table({"": pa.nulls(len(partitions))})
     return pa.table(columns, names=list(schema.partitioning.names))
@@ -577,7 +577,7 @@ def partition_table(partitions: Sequence[tuple[Any, ...]], schema: Schema) -> pa
 
 def scope_of(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:
     """The condition on partition columns that selects exactly these partitions."""
-    return waist.selecting(schema.partitioning.names, partition_types(schema), partitions)
+    return plain_values.selecting(schema.partitioning.names, partition_types(schema), partitions)
 
 
 def rows_in(schema: Schema, partitions: Iterable[tuple[Any, ...]]) -> Expression:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import bitmap, waist
+from lakeformat.codec import bitmap, plain_values
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.paimon import vector_file
 from lakeformat.dialects.paimon import (
@@ -772,14 +772,14 @@ def _cut(stats: Sequence[ColumnStats], kind: Type, length: int | None) -> tuple[
     as in Java."""
     low, high = [s.minimum for s in stats], [s.maximum for s in stats]
     if length is not None:
-        low = [waist.cut_low(v, length) if isinstance(v, str) else v for v in low]
-        high = [waist.cut_high(v, length) if isinstance(v, str) else v for v in high]
+        low = [plain_values.cut_low(v, length) if isinstance(v, str) else v for v in low]
+        high = [plain_values.cut_high(v, length) if isinstance(v, str) else v for v in high]
     if to_arrow(kind) == pa.binary():
         low = high = [None] * len(stats)
     pairs = list(zip(low, high, strict=True))
     return (
-        waist.column([None if h is None else v for v, h in pairs], kind),
-        waist.column([None if v is None else h for v, h in pairs], kind),
+        plain_values.column([None if h is None else v for v, h in pairs], kind),
+        plain_values.column([None if v is None else h for v, h in pairs], kind),
     )
 
 

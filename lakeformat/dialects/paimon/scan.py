@@ -868,7 +868,7 @@ def _entries(
 def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: Expression) -> pa.Table:
     """The entries without those of files whose indexes (`file-index.*.columns`) have none of the values that
     `predicate` lists for a column."""
-    values_of = _asked_of_indexes(base.schema, predicate)
+    values_of = _index_lookups(base.schema, predicate)
     if not values_of:
         return entries
     extra = pc.list_value_length(entries["_EXTRA_FILES"].combine_chunks())
@@ -890,7 +890,7 @@ def _without_indexed(reader: Reader, base: State, entries: pa.Table, predicate: 
     return entries.filter(pa.array(keep))
 
 
-def _asked_of_indexes(schema: Schema, predicate: Expression) -> dict[int, file_index.Lookup]:
+def _index_lookups(schema: Schema, predicate: Expression) -> dict[int, file_index.Lookup]:
     """The values that `predicate` lists for indexed columns, by column id."""
     given = options.read(schema)
     values_of: dict[int, file_index.Lookup] = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.codec import layouts, waist
+from lakeformat.codec import layouts, plain_values
 from lakeformat.engines.kernels import rows
 from lakeformat.engines.keyed import key_values
 from lakeformat.engines.keyed.hash_index import with_room
@@ -272,7 +272,7 @@ def _range(fields: Sequence[Field], keys: Sequence[pa.Array]) -> Expression:
     ):
         return ALWAYS
     ends = pc.min_max(keys[0].cast(pa.int64()) if pa.types.is_timestamp(kind) else keys[0])
-    low, high = (waist.literal(ends[end].as_py(), fields[0].type) for end in ("min", "max"))
+    low, high = (plain_values.literal(ends[end].as_py(), fields[0].type) for end in ("min", "max"))
     if not isinstance(low, Literal) or not isinstance(high, Literal):
         return ALWAYS
     column = Column((fields[0].name,))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.codec.waist import row_kinds
+from lakeformat.codec.plain_values import row_kinds
 from lakeformat.engines.keyed import merge
 from lakeformat.errors import InvalidInput
 from lakeformat.model.schema import Field, Kind, Scalar

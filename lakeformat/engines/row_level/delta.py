@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import layouts
-from lakeformat.codec.waist import row_kinds
+from lakeformat.codec.plain_values import row_kinds
 from lakeformat.engines import arrow, worker
 from lakeformat.engines.kernels import assign, rows
 from lakeformat.engines.keyed.key_map import GONE, KeyMap

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from lakeformat.codec import layouts
 from lakeformat.codec.arrow import arrow_schema
-from lakeformat.codec.waist import row_kinds
+from lakeformat.codec.plain_values import row_kinds
 from lakeformat.engines import worker
 from lakeformat.engines.exchange import reading, writing
 from lakeformat.engines.exchange.layout import FileLayout

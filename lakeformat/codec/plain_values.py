@@ -1,4 +1,4 @@
-"""Python values of the waist (partitions, bounds) <-> Arrow columns and literals; and truncated bounds."""
+"""Plain Python values of partitions and bounds <-> Arrow columns and literals; and truncated bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def row_kinds() -> pa.Array:
 
 
 def column(values: list[Any], kind: Type) -> pa.Array:
-    """Python values of the waist -> Arrow; timestamps are Arrow's integers. Raises `InvalidInput`."""
+    """Plain values -> Arrow; timestamps are Arrow's integers. Raises `InvalidInput`."""
     arrow = to_arrow(kind)
     if pa.types.is_timestamp(arrow):
         return pa.array(values, pa.int64()).cast(arrow)
