@@ -253,7 +253,8 @@ class Table:
         watermark: int | None = None,
     ) -> Snapshot | None:
         """Append rows. Columns are matched by name; a missing column gets its default or null. Without rows, no
-        snapshot is made."""
+        snapshot is made. An Iceberg table gets the rows as they are, whatever its primary key; a Paimon table replaces
+        rows by key, as `upsert` does."""
         return self._runner.write(
             lambda change: append.append(change, data), engine_for(data), id, properties, watermark
         )
@@ -385,7 +386,8 @@ class Table:
         `pinned_to`.
 
         Without `partitions` (dynamic): the partitions that the data has rows for; without rows, no snapshot. With
-        `partitions` (declared): exactly these partitions, which become empty if the data has no row for them.
+        `partitions` (declared): exactly these partitions, which become empty if the data has no row for them. Of
+        several rows with one primary key the last one counts.
 
         Args:
             data: The rows.
@@ -416,7 +418,7 @@ class Table:
         watermark: int | None = None,
     ) -> Snapshot | None:
         """Replace the whole table (also by an empty spec), one partition (`partition`, a full or partial spec), or the
-        rows for which `where` is true.
+        rows for which `where` is true. Of several rows with one primary key the last one counts.
 
         A snapshot is made even without rows. A row outside `partition` or `where` raises `OutsideScope`, and nothing is
         committed. A `where` on other than partition columns rewrites the files that contain matching rows; in a table

@@ -18,7 +18,7 @@ from lakeformat.codec.arrow import arrow_schema
 from lakeformat.engines import ahead, written
 from lakeformat.engines.files import blob
 from lakeformat.engines.files.formats import blamed, opened
-from lakeformat.engines.kernels import assign, casts, rows, sorting
+from lakeformat.engines.kernels import assign, casts, rows, sorting, unique
 from lakeformat.engines.keyed import hash_index, key_places, key_values, merge
 from lakeformat.engines.row_level import deletes
 from lakeformat.engines.written import Copied
@@ -121,8 +121,9 @@ def write(
 ) -> list[WrittenFile]:
     """Write rows to files, split by partition and bucket, each of about `task.target_size_bytes`.
 
-    Columns are matched by name; raises `InvalidInput` for a misfit. With `task.sort_by`, rows are first sorted,
-    partition by partition, with about `buffer_bytes` of them in memory at a time. On `threads` threads rows are split,
+    Columns are matched by name; raises `InvalidInput` for a misfit. With `task.unique`, rows are first sorted by these
+    columns if they have more than `buffer_bytes`; with `task.sort_by`, rows are sorted, partition by partition, with
+    about `buffer_bytes` of them in memory at a time. On `threads` threads rows are split,
     and at the end the remaining files closed. After an error the files are deleted as far as possible.
     """
     output = written.Files(store, task, buffer_bytes, chunk_bytes, threads)
@@ -130,6 +131,8 @@ def write(
     assigner: hash_index.Assigner | key_places.Placer | None = None
     try:
         prepared = _required(_gathered(batches, task), task)
+        if task.unique:
+            prepared = unique.last_rows(prepared, task.unique, task.fields, buffer_bytes)
         if index is not None:
             assigner = hash_index.Assigner(store, task, index)
         elif places is not None:

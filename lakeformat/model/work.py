@@ -527,6 +527,7 @@ class WriteTask:
     target_size_bytes: int = 128 << 20
     stats: tuple[tuple[StatsMode, int], ...] = ()  # One (mode, length) per column of `fields`; empty: all FULL.
     required: Expression = ALWAYS  # A row for which it is false raises `OutsideScope`, and nothing is written.
+    unique: tuple[str, ...] = ()  # Of rows that are equal in these columns only the last is written.
     keyed: KeyValues | None = None  # Then the files' columns are `keyed.fields`, and the data may have `ROW_KIND` too.
     # Files with some of the columns: their names; of existing rows also the first row id, and the partition.
     columns: tuple[str, ...] = ()

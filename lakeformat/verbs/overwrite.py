@@ -66,10 +66,10 @@ def replaced(
 
 
 def layout(view: AnyView) -> WriteTask:
-    """How rows become files that will be the only ones in their partitions."""
+    """How rows become files that will be the only ones in their partitions, with one row per key."""
     task = view.layout(from_files=True)
     if task.keyed is None:
-        return task
+        return replace(task, unique=view.schema.primary_key)
     if task.keyed.changelog_prefix is not None:
         log.warning(
             "%s: an overwrite writes no changelog; changes() computes it from the rows before and after",

@@ -325,6 +325,11 @@ class Replacing:
                 f"{self.table.uri}: separate tasks cannot assign keys to dynamic buckets (bucket=-1): use "
                 "table.overwrite_partitions(frame) or table.overwrite(frame)"
             )
+        if layout.unique:
+            raise UnsupportedFeature(
+                f"{self.table.uri}: separate tasks cannot find the last row of each key ({', '.join(layout.unique)}): "
+                "use table.overwrite_partitions(frame) or table.overwrite(frame)"
+            )
         files = tuple(ArrowEngine(threads=1).write(self.table._runner.reach(view), batches, layout))
         return Prepared("", 0, files, view.schema.id, None, view.version, (), view.schema.partitioning.id)
 

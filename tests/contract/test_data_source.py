@@ -11,7 +11,7 @@ from pyspark.sql import datasource
 
 from lakeformat import Lake
 from lakeformat.engines.spark import data_source, executors
-from lakeformat.errors import Conflict, InvalidInput, NotFound
+from lakeformat.errors import Conflict, InvalidInput, NotFound, UnsupportedFeature
 from lakeformat.warehouse.data_source import TablesByOptions
 from tests import doors
 
@@ -257,6 +257,16 @@ def test_overwrites_are_static_or_dynamic_as_asked(tmp_path, kind):
         sink.commit([*parts, sink.write(new.to_batches())], 0)
     sink.abort([sink.write(new.to_batches()), None], 0)
     assert table.remove_orphan_files(older_than=dt.timedelta(0), dry_run=True) == []
+
+
+def test_tasks_do_not_overwrite_an_iceberg_table_with_a_key(tmp_path):
+    lake = Lake(str(tmp_path / "lake"))
+    table = lake.create_table("d.t", SCHEMA, format="iceberg", primary_key=[SCHEMA.names[0]])
+    table.append(rows((1, "a", "x")))
+    sink = TablesByOptions(lake).sink({"path": "d.t", "partitionOverwriteMode": "static"}, "user", overwrite=True)
+    with pytest.raises(UnsupportedFeature, match=r"the last row of each key.*table\.overwrite\(frame\)"):
+        sink.require_writable(table.scan().fields)
+    assert table.scan().count() == 1
 
 
 def test_spark_overwrites_and_inserts_by_name(spark, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake, OutsideScope, StoreError, UnsupportedFeature
 from lakeformat.dialects.paimon import manifest
 from lakeformat.engines.arrow import ArrowEngine
+from lakeformat.engines.spark import few
 from lakeformat.maintenance import compact
 from lakeformat.model.operation import Request, Rewrite
 from lakeformat.model.predicate import ALWAYS
@@ -93,6 +94,30 @@ def test_the_last_row_of_a_key_counts_within_one_write_too(table):
     table.append(arrow([row(1, "first"), row(2), row(1, "last")]))
     assert contents(table)["a", 1] == "last"
     assert sum(table.inspect.files()["row_count"].to_pylist()) == 2
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_verbs_that_replace_rows_keep_the_last_row_of_each_key(lake, frame, format, is_few, monkeypatch):
+    if not is_few:
+        monkeypatch.setattr(few, "_WRITTEN_BYTES", 0)
+        monkeypatch.setattr(few, "guessed_few", lambda frame: False)
+    table = lake.create_table("d.t", SCHEMA, format=format, partition_by=["dt"], primary_key=["id", "dt"])
+    data = frame([row(1, "first"), row(2, "other"), row(1, "middle", n=3), row(1, "last"), row(1, "b", "b")])
+    rows = [row(1, "last"), row(1, "b", "b"), row(2, "other")]
+    old = row(9, "old")
+    for kept, verb in (
+        ([old], table.upsert),
+        ([], table.overwrite),
+        ([], table.overwrite_partitions),
+        ([], lambda data: table.overwrite_partitions(data, [{"dt": "a"}, {"dt": "b"}])),
+        ([], lambda data: table.overwrite(data, where="dt < 'c'")),
+        ([old], lambda data: table.overwrite(data, where="id < 9")),
+    ):
+        table.overwrite(arrow([old]))
+        verb(data)
+        result = lake.table("d.t").scan().to_arrow().to_pylist()
+        assert sorted(result, key=str) == sorted([*rows, *kept], key=str)
 
 
 def test_rows_that_say_what_they_do_to_their_key(table, frame):

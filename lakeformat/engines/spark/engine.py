@@ -85,6 +85,8 @@ class SparkEngine:
             task = replace(task, required=ALWAYS, keyed=replace(task.keyed, places=_settled(task.keyed.places)))
             with session.unbroadcast(self.spark):
                 return self._written(store, distribution.distributed(frame, task), task)
+        if task.unique:
+            frame, task = _last_rows(frame, task.unique), replace(task, unique=())
         distributed, narrow = distribution.distributed(frame, task), None
         if session.counts_bytes(self.spark):
             narrow = batches.narrow(distributed)
@@ -224,3 +226,12 @@ class SparkEngine:
 
 def _settled(places: KeyPlaces) -> KeyPlaces:
     return replace(places, tasks=(), is_settled=True, only_removes=False)
+
+
+def _last_rows(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """The last of the rows that are equal in these columns, in the frame's order."""
+    row = F.struct(*(F.col(quoted(name)) for name in frame.columns)).alias("row")
+    numbered = frame.select(row, F.monotonically_increasing_id().alias("number"))
+    in_frame = [F.col(f"row.{quoted(name)}") for name in key if name in frame.columns]  # The others have one default.
+    by_key = numbered.groupBy(*(in_frame or [F.lit(0)]))
+    return by_key.agg(F.max_by("row", "number").alias("row")).select("row.*")
