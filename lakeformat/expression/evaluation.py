@@ -224,6 +224,8 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             return _column(path, table)
         case Call("case", arguments):
             return _guarded(expression, lambda: _case(arguments, table))
+        case Call(("and" | "or" | "coalesce") as name, arguments):
+            return _in_turn(name, expression, arguments, table)
         case Call("in", (operand, Literal(values))):
             members = [scalar(v) for v in values]
             value = _evaluate(operand, table)
@@ -233,7 +235,7 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             return _guarded(expression, lambda: _is_in_tuples(parts, sorted(tuples, key=repr)))
         case Call("cast", (operand, Literal(text))):
             value, target = _evaluate(operand, table), arrow.to_arrow(parse_type(text))
-            return _guarded(expression, lambda: cast(value, target))
+            return _guarded(expression, lambda: _of_rows(lambda values: cast(values, target), [value], (), table))
         case Call("variant_get", (operand, Literal(str(path)), Literal(text))):
             value, target = _one_array(_as_column(_evaluate(operand, table), table)), arrow.to_arrow(parse_type(text))
             return _guarded(
@@ -249,7 +251,7 @@ def _evaluate(expression: Expression, table: pa.Table | pa.RecordBatch) -> Value
             return canonical.encoded(_as_column(_evaluate(operand, table), table))
         case Call(name, arguments) if name in _KERNELS:
             values = [_evaluate(argument, table) for argument in arguments]
-            return _guarded(expression, lambda: _KERNELS[name](*values))
+            return _guarded(expression, lambda: _of_rows(_KERNELS[name], values, FUNCTIONS[name].constants, table))
         case Call(name):
             raise InvalidInput(f"{name} cannot be evaluated; supported: {', '.join(sorted(FUNCTIONS))}")
     raise InvalidInput(f"not an expression: {expression!r}")
@@ -265,6 +267,49 @@ def _guarded(expression: Expression, apply: Callable[[], Values]) -> Values:
         raise type(error)(f"in {to_sql(expression)[:300]}: {error}") from error
     except _ARROW_ERRORS as error:
         raise InvalidInput(f"in {to_sql(expression)[:300]}: {error}") from error
+
+
+def _of_rows(
+    kernel: Callable[..., Values], values: list[Values], constants: tuple[int, ...], table: pa.Table | pa.RecordBatch
+) -> Values:
+    """The result of a kernel; without rows, values for all rows raise no error."""
+    try:
+        return kernel(*values)
+    except (LakeError, *_ARROW_ERRORS):
+        if table.num_rows:
+            raise
+    return kernel(*(value if index in constants else _as_column(value, table) for index, value in enumerate(values)))
+
+
+def _in_turn(
+    name: str, expression: Expression, arguments: tuple[Expression, ...], table: pa.Table | pa.RecordBatch
+) -> Values:
+    """AND, OR and coalesce: an argument raises no error for rows that earlier ones decide, as in Spark."""
+    try:
+        values = [_evaluate(argument, table) for argument in arguments]
+    except LakeError:
+        if len(arguments) == 1 or not table.num_rows:
+            raise
+    else:
+        return _guarded(expression, lambda: _KERNELS[name](*values))
+    combined = _as_column(_evaluate(arguments[0], table), table)
+    for argument in arguments[1:]:
+        open_rows = _undecided(name, combined)
+        some = table.take(open_rows)
+        values_there = _one_array(_as_column(_evaluate(argument, some), some))
+        places = pc.index_in(pa.array(np.arange(table.num_rows)), open_rows)
+        beside = combined, values_there.take(places)
+        combined = _guarded(expression, lambda beside=beside: _KERNELS[name](*beside))  # type: ignore[misc]
+    return combined
+
+
+def _undecided(name: str, values: Values) -> pa.Array:
+    """The numbers of the rows whose value the next argument may change."""
+    if name == "coalesce":
+        is_open = pc.is_null(values)
+    else:
+        is_open = pc.fill_null(pc.equal(_condition(values), pa.scalar(name == "and")), True)
+    return pa.array(np.flatnonzero(_one_array(is_open).to_numpy(zero_copy_only=False)))
 
 
 def _as_column(values: Values, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
@@ -468,7 +513,7 @@ def _to_text(values: Values, target: pa.DataType) -> Values:
     if t.is_timestamp(source):
         values = pc.cast(values, pa.timestamp(source.unit))
     elif t.is_floating(source):
-        raise InvalidInput(f"{source} has many spellings as text: cast it to decimal(p, s) first")
+        return _floats_to_text(values, target)
     elif t.is_nested(source):
         raise InvalidInput(f"{source} cannot be cast to text")
     elif t.is_decimal(source):
@@ -477,6 +522,23 @@ def _to_text(values: Values, target: pa.DataType) -> Values:
     if (t.is_timestamp(source) or t.is_time(source)) and source.unit != "s":
         return pc.replace_substring_regex(array, pattern=r"\.?0*$", replacement="")
     return array
+
+
+def _floats_to_text(values: Values, target: pa.DataType) -> Values:
+    """The shortest digits that give the float, with a fraction, as Java writes them between 0.001 and 9999999. Raises
+    `InvalidInput` for others, of which Java's versions write some in different ways."""
+    size = pc.abs(values)
+    is_plain = pc.or_(pc.and_(pc.greater_equal(size, 0.001), pc.less(size, 1e7)), pc.equal(size, 0))
+    is_named = pc.invert(pc.is_finite(values))
+    odd = _listed(values).filter(_listed(pc.invert(pc.or_(is_plain, is_named))))
+    if len(odd):
+        raise InvalidInput(f"{odd[0].as_py()!r} has many spellings as text: cast it to decimal(p, s) first")
+    digits = pc.cast(pc.if_else(is_plain, values, pa.scalar(0, values.type)), target)
+    digits = pc.if_else(
+        pc.match_substring(digits, "."), digits, pc.binary_join_element_wise(digits, pa.scalar(".0", target), "")
+    )
+    name = pc.if_else(pc.is_nan(values), "NaN", pc.if_else(pc.greater(values, 0), "Infinity", "-Infinity"))
+    return pc.if_else(is_named, pc.cast(name, target), digits)
 
 
 def _plain_digits(values: Values, target: pa.DataType) -> Values:
@@ -718,7 +780,7 @@ def _divide(left: Values, right: Values) -> Values:
     left, right = _numbers(left, right)
     if not pa.types.is_decimal(left.type):
         left, right = (_as_float(side, pa.float64()) for side in (left, right))
-        return pc.divide(left, _not_zero(right))
+        return pc.divide(left, _divisor(left, right))
     (p1, s1), (p2, s2) = _digits(left.type), _digits(right.type)
     scale = max(6, s1 + p2 + 1)
     precision = p1 - s1 + s2 + scale
@@ -728,7 +790,7 @@ def _divide(left: Values, right: Values) -> Values:
     if precision + missing > 76:
         raise InvalidInput(f"{left.type} / {right.type} needs more than 76 digits; cast one of them")
     longer = pc.cast(left, pa.decimal256(p1 + missing, s1 + missing))
-    return _bounded(pc.divide(longer, _wide(_not_zero(right), p2)), precision, scale)
+    return _bounded(pc.divide(longer, _wide(_divisor(left, right), p2)), precision, scale)
 
 
 def _whole_divide(left: Values, right: Values) -> Values:
@@ -737,13 +799,13 @@ def _whole_divide(left: Values, right: Values) -> Values:
         return _number_to_number(_divide(left, right), pa.int64())
     if pa.types.is_floating(left.type):
         raise InvalidInput("DIV needs whole numbers or decimals")
-    return pc.divide_checked(pc.cast(left, pa.int64()), _not_zero(pc.cast(right, pa.int64())))
+    return pc.divide_checked(pc.cast(left, pa.int64()), _divisor(left, pc.cast(right, pa.int64())))
 
 
 def _remainder(left: Values, right: Values) -> Values:
-    """The remainder, with the sign of the left side; null for a right side of zero."""
+    """The remainder, with the sign of the left side."""
     left, right = _numbers(left, right)
-    right, type = _not_zero(right), left.type
+    right, type = _divisor(left, right), left.type
     if pa.types.is_floating(type):
         a, b = np.broadcast_arrays(_numpy(left), _numpy(right))
         with np.errstate(invalid="ignore"):
@@ -773,8 +835,12 @@ def _numpy(values: Values) -> np.ndarray:
     return np.asarray(_one_array(pc.fill_null(_listed(values), math.nan)))
 
 
-def _not_zero(values: Values) -> Values:
-    return pc.if_else(compare("eq", values, pa.scalar(0, pa.int32())), pa.scalar(None, values.type), values)
+def _divisor(left: Values, right: Values) -> Values:
+    """The right side of a division, null where it is zero, which raises `InvalidInput` unless the left side is null."""
+    is_zero = compare("eq", right, pa.scalar(0, pa.int32()))
+    if pc.any(_listed(pc.and_(is_zero, pc.is_valid(left)))).as_py():
+        raise InvalidInput("division by zero; write nullif(divisor, 0) for NULL")
+    return pc.if_else(is_zero, pa.scalar(None, right.type), right)
 
 
 def _wide(values: Values, precision: int = 38) -> Values:

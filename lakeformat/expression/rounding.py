@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec.arrow import Values
+from lakeformat.errors import InvalidInput
 
 _MOST_PLACES = 9
 _SMALLEST, _LARGEST = 1e-10, 1e17  # Between them a float's decimal text has at most 38 places.
@@ -25,9 +26,8 @@ def rounded(values: Values, places: int) -> Values:
 
 
 def whole(values: Values) -> Values:
-    """Floats without a fraction as BIGINT, as Java casts: NaN is 0, and numbers beyond BIGINT are its bounds."""
-    least, most = (pa.scalar(bound, pa.int64()) for bound in (-(1 << 63), (1 << 63) - 1))
-    high, low = pc.greater_equal(values, float(1 << 63)), pc.less(values, -float(1 << 63))
-    inside = pc.invert(pc.or_(pc.or_(high, low), pc.is_nan(values)))
-    cut = pc.cast(pc.if_else(inside, values, pa.scalar(0, values.type)), pa.int64())
-    return pc.if_else(high, most, pc.if_else(low, least, cut))
+    """Floats without a fraction as BIGINT; NaN is 0. Raises `InvalidInput` for numbers beyond BIGINT."""
+    try:
+        return pc.cast(pc.if_else(pc.is_nan(values), pa.scalar(0, values.type), values), pa.int64())
+    except pa.ArrowInvalid as error:
+        raise InvalidInput("a number beyond BIGINT") from error

@@ -69,10 +69,6 @@ def to_sql(expression: Expression) -> str:
             pairs = zip(branches[::2], branches[1::2], strict=True)
             whens = " ".join(f"WHEN {to_sql(when)} THEN {to_sql(then)}" for when, then in pairs)
             return f"(CASE {whens} ELSE {to_sql(otherwise)} END)"
-        case Call(("div" | "int_div" | "mod") as name, (left, right)):
-            # Spark's ANSI mode raises on division by zero; lakeformat returns null on every engine.
-            divisor = to_sql(right) if _is_nonzero(right) else f"nullif({to_sql(right)}, 0)"
-            return f"({to_sql(left)} {FUNCTIONS[name].infix} {divisor})"
         case Call(name, arguments) if name in FUNCTIONS:
             parts, infix = [to_sql(argument) for argument in arguments], FUNCTIONS[name].infix
             return f"({f' {infix} '.join(parts)})" if infix else f"{FUNCTIONS[name].spark}({', '.join(parts)})"
@@ -131,14 +127,6 @@ def _is_simple(column: Expression, fields: tuple[Field, ...]) -> bool:
     """Whether a column's type is the same under all of Spark's settings."""
     type = type_of(column, fields)
     return isinstance(type, Scalar) and type.kind not in (Kind.TIME, Kind.TIME_MICROS, Kind.UNKNOWN, Kind.VARIANT)
-
-
-def _is_nonzero(expression: Expression) -> bool:
-    return (
-        isinstance(expression, Literal)
-        and isinstance(expression.value, int | float | Decimal)
-        and expression.value != 0
-    )
 
 
 def _sql_text(value: str) -> str:

@@ -1,6 +1,7 @@
 """The columns that a query reads of each table, and the conditions that all rows it uses meet.
 
 Only safe conditions are pushed down: the engine evaluates the whole query anyway, whether or not the scan skipped rows.
+One that may raise an error is pushed only with all those on its table that are tested before it.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
+import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from lakeformat.codec.arrow import fields_from_arrow, to_arrow
 from lakeformat.errors import InvalidInput
-from lakeformat.expression import sql_text
+from lakeformat.expression import sql_text, totality
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.predicate import Expression
+from lakeformat.model.predicate import Expression, bind
 from lakeformat.sql import parameters, text
 from lakeformat.sql.sources import Source
 
@@ -37,10 +40,11 @@ class Referring(Protocol):
 
 @dataclass(slots=True)
 class Need:
-    """The columns and conditions of one reference. `columns` None: all columns."""
+    """The columns and conditions of one reference, in the order in which they are tested. `columns` None: all columns;
+    a condition None: one that scans do not support."""
 
     columns: tuple[str, ...] | None = None
-    conditions: list[Expression] = field(default_factory=list)
+    conditions: list[Expression | None] = field(default_factory=list)
 
 
 def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any]) -> list[Need]:
@@ -64,8 +68,14 @@ def needs(tree: Any, references: Sequence[Referring], params: Mapping[str, Any])
         if None not in named:  # Else the optimizer took another name for a column of the table.
             need.columns = tuple(name for name in references[index].source.names if name in named)
             need.columns = need.columns or references[index].source.names[:1]
-        need.conditions = [e for c in conditions.get(index, ()) if (e := _expression(c, params)) is not None]
+        need.conditions = [None if c is None else _expression(c, params) for c in conditions.get(index, ())]
     return needed
+
+
+def is_total(condition: Expression, source: Source) -> bool:
+    """Whether a condition raises an error for no row of the source, so that no other need be tested before it."""
+    schema = pa.schema([(name, to_arrow(type)) for name, type in source.types.items()])
+    return totality.is_total(bind(condition, fields_from_arrow(schema)), schema.empty_table())
 
 
 def qualified(tree: Any, references: Sequence[Referring]) -> Any:
@@ -180,7 +190,7 @@ def _read(scopes: list[Scope], name: str, mark: str | None = None) -> set[str] |
 
 
 def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
-    """Conditions by the index of the reference whose rows meet them."""
+    """Conditions by the index of the reference whose rows meet them; None for one with an unknown function."""
     by_source: dict[int, list[Any]] = {}
     incoming: dict[int, list[Any]] = {}
     uses = Counter(id(source) for scope in scopes for _, source in scope.selected_sources.values())
@@ -193,7 +203,10 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
         for condition, alias in _testing(select, incoming.get(id(scope), []), extended):
             source = sources.get(alias)
             position = place_of(source)
-            if position is not None and source is not None and not source.args.get("sample"):
+            if condition is None:
+                if position is not None:
+                    by_source.setdefault(position, []).append(None)
+            elif position is not None and source is not None and not source.args.get("sample"):
                 by_source.setdefault(position, []).append(condition)
             elif isinstance(source, Scope) and uses[id(source)] == 1:
                 inner = _inside(condition, source.expression)
@@ -203,10 +216,11 @@ def _conditions(scopes: list[Scope]) -> dict[int, list[Any]]:
 
 
 def _testing(select: Any, conditions: list[Any], extended: set[str]) -> Iterator[tuple[Any, str]]:
-    """(condition, alias): conditions on a single source that all rows used by the select meet."""
+    """(condition, alias): conditions on a single source that all rows used by the select meet, in the order in which
+    they are tested; None for one with an unknown function."""
     where = select.args.get("where")
-    tests = [(condition, None) for condition in conditions]
-    tests += [(conjunct, None) for conjunct in _conjuncts(where.this)] if where else []
+    tests = [(conjunct, None) for conjunct in _conjuncts(where.this)] if where else []
+    tests += [(condition, None) for condition in conditions]
     for join in select.args.get("joins") or ():
         on, side = join.args.get("on"), (join.side or "").upper()
         if on is None or (join.kind or "").upper() in ("SEMI", "ANTI") or side not in ("", "LEFT"):
@@ -214,14 +228,15 @@ def _testing(select: Any, conditions: list[Any], extended: set[str]) -> Iterator
         only = join.alias_or_name if side == "LEFT" else None
         tests += [(conjunct, only) for conjunct in _conjuncts(on)]
     for condition, only in tests:
-        if isinstance(condition, _OPAQUE) or any(True for _ in condition.find_all(*_OPAQUE)):
+        opaque = {type(node) for node in condition.find_all(*_OPAQUE)}
+        if opaque - {exp.Anonymous}:
             continue
         aliases = {column.table for column in condition.find_all(exp.Column)}
         if len(aliases) != 1:
             continue
         (alias,) = aliases
         if (alias not in extended) if only is None else alias == only:
-            yield condition, alias
+            yield None if opaque else condition, alias
 
 
 def _null_extended(select: Any, sources: Mapping[str, Any]) -> set[str]:

@@ -461,11 +461,15 @@ def _narrow(reference: Reference, need: pushdown.Need) -> None:
     reference.names = reference.source.names
     if need.columns is not None:
         reference.source = reference.source.narrowed(need.columns, None)
-    conditions_shown = []
+    conditions_shown, is_whole = [], True
     for condition in need.conditions:
         try:
+            if condition is None or not (is_whole or pushdown.is_total(condition, reference.source)):
+                is_whole = False
+                continue
             reference.source = reference.source.narrowed(None, condition)
-        except InvalidInput:  # A comparison that the engine may support.
+        except (InvalidInput, NotFound):  # A comparison that the engine may support.
+            is_whole = False
             continue
         conditions_shown.append(pushdown.shown(condition))
     reference.pushed = " AND ".join(conditions_shown)

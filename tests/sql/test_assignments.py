@@ -14,6 +14,7 @@ STORED = [
     ("DECIMAL(5, 2)", "CAST(0.125 AS DOUBLE)", Decimal("0.13")), ("DOUBLE", "1.5", 1.5),
     ("STRING", "1", "1"), ("STRING", "1.50", "1.50"), ("STRING", "true", "true"), ("STRING", "DATE '2024-01-01'", "2024-01-01"),
     ("STRING", "id DIV 1", "1"), ("STRING", "id * 1.5", "1.5"),
+    ("STRING", "id * 2.5D", "2.5"), ("STRING", "CAST(id AS DOUBLE)", "1.0"), ("STRING", "CAST('-Infinity' AS FLOAT)", "-Infinity"),
     ("DATE", "TIMESTAMP '1969-12-31 23:00:00'", dt.date(1969, 12, 31)), ("TIMESTAMP_NTZ", "DATE '2024-01-01'", dt.datetime(2024, 1, 1)),
     ("STRUCT<a: INT, b: STRING>", "named_struct('a', 1.9, 'b', 2)", {"a": 1, "b": "2"}),
     ("STRUCT<a: STRUCT<x: STRING>>", "named_struct('a', named_struct('x', 1))", {"a": {"x": "1"}}),

@@ -86,6 +86,12 @@ def _delete(store: Store, job: str) -> None:
     )  # fmt: skip
 
 
+# Spark's names of errors of the values of expressions.
+_OF_A_VALUE = re.compile(
+    r"\[(?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|NUMERIC_VALUE_OUT_OF_RANGE)\S*\] (.*)"
+)
+
+
 def _named(collect: Callable[[], Any]) -> Any:
     """The result of `collect`. An error of ours from an earlier stage is raised as itself, not as Spark's error."""
     try:
@@ -93,7 +99,7 @@ def _named(collect: Callable[[], Any]) -> Any:
     except Exception as error:
         if match := re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error)):
             raise getattr(errors, match[1])(match[2]) from error
-        if match := re.search(r"\[(?:CAST_|ARITHMETIC_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE)\S*\] (.*)", str(error)):
+        if match := _OF_A_VALUE.search(str(error)):
             raise errors.InvalidInput(f"a value does not fit the condition: {match[1]}") from error
         raise
 

@@ -39,6 +39,8 @@ _MICROSECONDS = {
     "MILLISECOND": 1_000,
     "MICROSECOND": 1,
 }
+_RAISING = re.compile(r"\b(ERROR|ADD|SUBTRACT|MULTIPLY)\(")
+_LONGEST_GUARD = 20_000  # Characters.
 
 
 def translated(node: Any, scope: Scope) -> Typed:
@@ -316,8 +318,26 @@ def _is(node: Any, scope: Scope) -> Typed:
 
 
 def _logical(node: Any, scope: Scope) -> Typed:
-    word = " AND " if isinstance(node, exp.And) else " OR "
-    return Typed(f"({word.join(condition(operand, scope) for operand in node.flatten(unnest=False))})", BOOLEAN)
+    """AND and OR. DuckDB tests the operands in an order of its own, so one that may raise an error tests again those
+    before it, by which Spark does not come to it."""
+    word, decided = (" AND ", "($) IS FALSE THEN FALSE") if isinstance(node, exp.And) else (" OR ", "$ THEN TRUE")
+    operands = list(node.flatten(unnest=False))
+    plain = [condition(operand, scope) for operand in operands]
+    guarded = plain[:1]
+    for index, (operand, sql) in enumerate(zip(operands[1:], plain[1:], strict=True), 1):
+        before = [decided.replace("$", other) for other in plain[:index] if "SELECT " not in other]
+        if before and _may_raise(operand, sql) and sum(map(len, before)) < _LONGEST_GUARD:
+            sql = f"CASE WHEN {' WHEN '.join(before)} ELSE {sql} END"
+        guarded.append(sql)
+    return Typed(f"({word.join(guarded)})", BOOLEAN)
+
+
+def _may_raise(operand: Any, sql: str) -> bool:
+    """Not for an equality of two tables, by which DuckDB joins them, nor for queries."""
+    if not _RAISING.search(sql) or "SELECT " in sql:
+        return False
+    is_equality = isinstance(operand.unnest(), exp.EQ | exp.NullSafeEQ)
+    return not is_equality or len({column.table for column in operand.find_all(exp.Column)}) < 2
 
 
 def _not(node: Any, scope: Scope) -> Typed:

@@ -74,7 +74,7 @@ def _rounded_to_whole(name: str) -> Builder:
         if spark_types.is_integral(typed.type):
             return Typed(f"CAST({typed.sql} AS BIGINT)", BIGINT)
         sql = casts.cast(f"{name}($x)", DOUBLE, BIGINT) or ""
-        return Typed(fill(sql, x=typed.sql), BIGINT)
+        return Typed(fill(f"CASE WHEN ISNAN($x) THEN 0 ELSE {sql} END", x=f"CAST({typed.sql} AS DOUBLE)"), BIGINT)
 
     return build
 

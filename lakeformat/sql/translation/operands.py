@@ -109,8 +109,9 @@ def arithmetic(kind: type, left: Typed, right: Typed, nodes: Sequence[Any], scop
             y=b,
         )
         return Typed(f"CAST({result} AS {in_duckdb(type)})" if guard else result, type)
-    sign = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}[kind]
-    return Typed(fill(f"$x {sign} $y", x=a, y=b), type)
+    # Not as operators: DuckDB would move constants to the other side of comparisons, where nothing overflows.
+    name = {exp.Add: "ADD", exp.Sub: "SUBTRACT", exp.Mul: "MULTIPLY"}[kind]
+    return Typed(fill(f"{name}($x, $y)", x=a, y=b), type)
 
 
 def compared(sign: str, nodes: Sequence[Any], scope: Scope) -> Typed:
