@@ -7,6 +7,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -298,8 +299,7 @@ def _in_turn(
         some = table.take(open_rows)
         values_there = _one_array(_as_column(_evaluate(argument, some), some))
         places = pc.index_in(pa.array(np.arange(table.num_rows)), open_rows)
-        beside = combined, values_there.take(places)
-        combined = _guarded(expression, lambda beside=beside: _KERNELS[name](*beside))  # type: ignore[misc]
+        combined = _guarded(expression, partial(_KERNELS[name], combined, values_there.take(places)))
     return combined
 
 
