@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakeformat import Lake
 from lakeformat.codec.arrow import arrow_schema, to_arrow
-from lakeformat.dagster.declaration import CURRENT, AssetTable, Pin, settled
+from lakeformat.dagster.declaration import CURRENT, EVERY_COLUMN, AssetTable, Pin, settled
 from lakeformat.dagster.drift import follow, refuse_missing
 from lakeformat.dagster.frames import NoRows, fields_of, filled, is_untyped, to_write, untyped_columns
 from lakeformat.dagster.identity import Origin, branch_of, request_id
@@ -116,6 +116,7 @@ def _write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: O
     """What `write` does."""
     frame = _with_partition(lake, to, to_write(data), keys)
     to = settled(to, fields_of(frame))
+    _refuse_lineage_of_nothing(lake, to, frame)
     request: dict[str, Any] = {"id": request_id(to, keys, origin)}
     is_new = not lake.exists(to.name)
     if is_new:
@@ -140,6 +141,19 @@ def _write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: O
     if to.audit:
         table = _begun(table, branch_of(origin))
     return written_of(table, to, _apply(table, to, frame, keys, request), keys, origin)
+
+
+def _refuse_lineage_of_nothing(lake: Lake, to: AssetTable, frame: Any) -> None:
+    """Raise `InvalidInput` for a declared lineage of a column that neither the frame nor the table has."""
+    names = [name for name in to.lineage or {} if name != EVERY_COLUMN]
+    columns = {field.name for field in fields_of(frame)} if names else set()
+    if lost := [name for name in names if name not in columns]:
+        schema = lake.table(to.name).schema.names if lake.exists(to.name) else ()
+        if unknown := [name for name in lost if name not in schema]:
+            shown = ", ".join(dict.fromkeys((*(field.name for field in fields_of(frame)), *schema)))
+            raise InvalidInput(
+                f"lineage names the column {unknown[0]!r}, and {to.name} has {shown}; correct it, or leave it out"
+            )
 
 
 def _create(

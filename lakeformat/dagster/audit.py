@@ -22,9 +22,10 @@ from lakeformat.dagster.asset_table import (
     write,
     written_of,
 )
+from lakeformat.dagster.fields import require
 from lakeformat.dagster.identity import branch_of, origin_of
 from lakeformat.dagster.lake import LakeResource
-from lakeformat.dagster.tables import tables_of
+from lakeformat.dagster.tables import listed, tables_of
 from lakeformat.errors import Conflict, InvalidInput, NotFound
 
 NOT_PUBLISHED = ("audit", "unique_key", "unique_over")  # Metadata of the audited asset alone.
@@ -48,9 +49,14 @@ def published(
     "replace" the asset then fails, and the run must be repeated. A run that was killed can safely be repeated, or
     re-executed from the failure. `asset`: further arguments of `dg.asset`.
     """
+    require("audited", audited, dg.AssetsDefinition, "the asset that writes the branch")
+    together = listed(together, "together")
+    for name, asset_table in tables_of([audited, *together]).items():
+        if not asset_table.audits:
+            raise InvalidInput(f"{name}: published() is for assets whose metadata has 'audit': True")
     (staged,) = tables_of([audited]).values()
-    if not staged.audits:
-        raise InvalidInput(f"{staged.name}: published() is for assets whose metadata has 'audit': True")
+    if dg.AssetKey.from_coercible(key) == staged.key:
+        raise InvalidInput(f"key={key!r} is the audited asset's own; give the asset that publishes it another")
     metadata = {name: value for name, value in staged.metadata.items() if name not in NOT_PUBLISHED}
     defaults = {
         "partitions_def": audited.partitions_def,

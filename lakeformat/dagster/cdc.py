@@ -23,12 +23,13 @@ from typing import Any
 import dagster as dg
 from pydantic import ConfigDict, Field
 
-from lakeformat import Lake, clock
-from lakeformat.cdc import Report, lag_seconds, open_source, progress, sync_table
+from lakeformat import Lake, clock, sql
+from lakeformat.cdc import OnMisfit, Report, TypeOption, lag_seconds, open_source, progress, sync_table
 from lakeformat.cdc.progress import COMMITTED, FILLING, SNAPSHOT, USER
 from lakeformat.cdc.source import Disconnected, InUse, Source
 from lakeformat.dagster.asset_table import ASSET, as_dagster_failures, metadata_of
-from lakeformat.dagster.declaration import SOURCE_TABLE, lake_key
+from lakeformat.dagster.declaration import SOURCE_TABLE, lake_key, names_of, naming
+from lakeformat.dagster.declaration import declared as table_of
 from lakeformat.dagster.fields import KnownFields, LaunchableFields, require, resolved
 from lakeformat.dagster.lake import SECRET, LakeResource
 from lakeformat.dagster.markdown import id_text
@@ -71,6 +72,14 @@ class CdcSource(LaunchableFields, dg.ConfigurableResource):
     name: str | None = Field(
         default=None, description="The name recorded in tables, for a MySQL server whose address may change."
     )
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        options = {"on_misfit": ([self.on_misfit], OnMisfit), "type_options": (self.type_options, TypeOption)}
+        for name, (values, choices) in options.items():
+            known = [choice.value for choice in choices]
+            if wrong := [value for value in values if value not in known and not isinstance(value, dg.EnvVar)]:
+                raise InvalidInput(f"{name}={wrong[0]!r}; it must be one of {', '.join(known)}")
 
     def open(self, table: str) -> Source:
         """Open the source through a slot of one of its tables, as earlier versions did; the caller closes it."""
@@ -151,6 +160,17 @@ def cdc_assets(
     require("tables", tables, Mapping, "a mapping, as in {'public.orders': 'shop.orders'}")
     for name, target in tables.items():
         require(f"the asset key of {name!r} in tables", target, str, "it as text, as in 'shop.orders'")
+        if not all(target.split(".")):
+            raise InvalidInput(
+                f"the asset key of {name!r} in tables is {target!r}; give it as text, as in 'shop.orders'"
+            )
+    firsts: dict[str, str | re.Pattern[str]] = {}
+    for name, target in tables.items():
+        if (first := firsts.setdefault(target, name)) is not name:
+            raise InvalidInput(
+                f"tables: {first!r} and {name!r} both become {target}; give each an asset key of its own, or take them "
+                "together by a pattern"
+            )
     keys, partitions, computed = dict(primary_keys or {}), dict(partition_by or {}), dict(computed_columns or {})
     named = {
         pattern.pattern if isinstance(pattern, re.Pattern) else pattern: (pattern, to) for pattern, to in tables.items()
@@ -169,7 +189,17 @@ def cdc_assets(
     for what, given in by_table.items():
         if unknown := sorted(given.keys() - named.keys()):
             raise InvalidInput(f"{what} names {unknown[0]!r}; the tables are {', '.join(named)}")
-    common = {"format": format, "table_properties": dict(table_properties or {}), **(metadata or {})}
+    for argument, lists in (("primary_keys", keys), ("partition_by", partitions)):
+        lists.update({name: names_of(argument, lists, name) for name in lists})
+    for name, columns in computed.items():
+        require(f"computed_columns[{name!r}]", columns, Mapping, "a mapping of columns to SQL")
+        with naming(f"computed_columns[{name!r}]"):
+            for text in columns.values():
+                sql.expression(text)
+    for name, condition in filters.items():
+        with naming(f"row_filters[{name!r}]"):
+            sql.expression(condition)
+    common = {"format": format, "table_properties": table_properties or {}, **(metadata or {})}
     return [
         _followed(
             source,
@@ -194,6 +224,7 @@ def lag_checks(assets: Iterable[Any], max_lag: timedelta) -> list[dg.AssetChecks
     The check queries the database, so it passes for a table that has had no changes for days, and fails if no run
     picked up a change. It fails while a snapshot is incomplete.
     """
+    require("max_lag", max_lag, timedelta, "a datetime.timedelta")
     return [_lag_check(asset, max_lag) for asset in _followed_among(assets)]
 
 
@@ -207,6 +238,7 @@ def lag_sensor(
     """A sensor that requests a run for each followed table among `assets` whose oldest missing change was committed
     more than `max_lag` ago, or whose snapshot is incomplete. A database that cannot be reached is tried again after
     pauses of 30 seconds to 10 minutes, which grow."""
+    require("max_lag", max_lag, timedelta, "a datetime.timedelta")
     followed = _followed_among(assets)
 
     @dg.sensor(
@@ -284,6 +316,7 @@ def _followed(
         SOURCE_TABLE: name,
         IS_PATTERN: is_pattern,
     }
+    table_of(key, key.to_user_string(), None, declared)  # Refuses what is misspelt.
     asset.setdefault("pool", pool_of(key.to_python_identifier()))
     asset.setdefault("retry_policy", RETRY)
     asset.setdefault("kinds", {"cdc", str(common["format"])})

@@ -16,8 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.dagster.asset_table import as_dagster_failures, audited_branch, column_schema, scan, specs_of
-from lakeformat.dagster.declaration import OVER_TABLE, SOURCE_TABLE, AssetTable, names_of, settled, unique_over
+from lakeformat.dagster.declaration import (
+    EVERY_COLUMN,
+    OF_ASSETS,
+    OVER_TABLE,
+    SOURCE_TABLE,
+    AssetTable,
+    names_of,
+    refuse_near,
+    settled,
+    unique_over,
+)
 from lakeformat.dagster.drift import differences, missing_columns, refusal
+from lakeformat.dagster.fields import require
 from lakeformat.dagster.identity import origin_of
 from lakeformat.dagster.internals import check_target, check_targets
 from lakeformat.dagster.lake import LakeResource
@@ -79,7 +90,10 @@ def check_specs(
 
     `asset` is the asset's key; `partitions_def` and `metadata` are the asset's own.
     """
-    return _specs(dg.AssetKey.from_coercible(asset), partitions_def, metadata or {})
+    require("asset", asset, str | Sequence | dg.AssetKey, "the asset's key, as in 'orders'")
+    key = dg.AssetKey.from_coercible(asset)
+    refuse_near(f"{key.to_user_string()}: metadata", metadata or {}, OF_ASSETS)
+    return _specs(key, partitions_def, metadata or {})
 
 
 def run_checks(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
@@ -125,7 +139,8 @@ def declaration_finding(lake: LakeResource, asset: TableAsset, opened: Any) -> F
     to = settled(asset.table(lake), opened.schema.fields)
     differing = list(differences(opened, to))
     refused = [one for one in differing if not (to.follows and one.calls)]
-    lacking = missing_columns(opened, to, names_of(asset.name, asset.metadata, "unique_key"))
+    lineage = [name for name in to.lineage or {} if name != EVERY_COLUMN]
+    lacking = missing_columns(opened, to, (*names_of(asset.name, asset.metadata, "unique_key"), *lineage))
     metadata = {"change": dg.MetadataValue.md("\n\n".join(f"`{one.change}`" for one in differing))} if differing else {}
     if refused:
         return Finding(False, f"the next run is refused: {refusal(to, refused)}", metadata)

@@ -52,19 +52,24 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
+from lakeformat import sql
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dagster.partition_keys import PartitionBy, columns_of
-from lakeformat.errors import InvalidInput
+from lakeformat.dagster.partition_keys import PartitionBy, check_expression, check_partition_by, columns_of
+from lakeformat.errors import InvalidInput, LakeError
+from lakeformat.model.partition import Partitioning, TransformKind, parse_field, require_identity
 from lakeformat.model.schema import Field
 
 OVER_PARTITION, OVER_TABLE = "partition", "table"
+FORMATS = ("paimon", "iceberg")
+SIDES = ("t", "s")  # The table's row and the frame's, in the expressions of `merge`.
 WRITES = ("replace", "upsert", "merge", "append")
 EVOLUTIONS = ("refuse", "add", "widen")
 TABLE_EVOLUTIONS = ("refuse", "alter")
@@ -98,6 +103,7 @@ OF_OTHERS: Mapping[str, str] = {  # Keys of other IO managers, and ours that rep
 }
 AT_RUN_TIME = ("write", "write_mode", "merge")  # Output metadata that overrides the asset's.
 OF_INPUTS = frozenset(("columns", "snapshot_id", "tag", "as_of"))
+EVERY_COLUMN = "*"  # In `lineage`.
 LAKE = "lake"  # The resource of a table whose asset names none.
 SOURCE_TABLE = "cdc/source_table"  # Of an asset that follows a table of a database, whose key it has.
 ON = "on"  # The key of `merge` that has the condition.
@@ -106,6 +112,7 @@ THEN: Mapping[str, tuple[str, ...]] = {  # The clauses of `merge`, and the actio
     "not_matched": ("insert_all",),
     "not_matched_by_source": ("delete",),
 }
+_TABLE_NAME = re.compile(r"[^.\s/\\$]+(\.[^.\s/\\$]+)*")
 _COLUMNS = re.compile(r"^Columns:\n+((?:.+(?:\n|$))+)", re.MULTILINE)
 _COLUMN = re.compile(r"(?:[-*] )?`?([^\s`:]+)`?: +(.+)")
 
@@ -153,9 +160,17 @@ def table_name(asset: dg.AssetKey, metadata: Mapping[str, Any], database: str) -
         name = metadata["table"]
         if not isinstance(name, str):
             raise InvalidInput(f"{asset.to_user_string()}: table={name!r}; give its name as text, 'db.name'")
+        with naming(asset.to_user_string()):
+            check_table_name(name)
         return name if "." in name else f"{database}.{name}"
     path = asset.path if len(asset.path) > 1 else [database, *asset.path]
     return f"{'_'.join(path[:-1])}.{path[-1]}"
+
+
+def check_table_name(name: str) -> None:
+    """Raise `InvalidInput` for a text that is neither 'db.name' nor 'name'."""
+    if not _TABLE_NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r} is not a table name; write 'db.name', each part without spaces, slashes and $")
 
 
 def lake_key(asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
@@ -201,16 +216,23 @@ def declared(
             f"so that each run would replace all of {name}; give it one, or write 'layout': [...] for a table with "
             "partitions that is replaced whole"
         )
-    if partition_by is not None and not isinstance(partition_by, str | Mapping):
-        raise InvalidInput(
-            f"{asset_name}: partition_by={partition_by!r}; name the column of the partition's key, or map parts of the "
-            "partition to columns: {'date': 'day'}"
-        )
+    with naming(asset_name):
+        if partition_by is not None:
+            check_partition_by(partitions, partition_by)
+        if expression is not None:
+            check_expression(partitions, expression)
     if write == "upsert" and not metadata.get("primary_key") and SOURCE_TABLE not in metadata:
         raise InvalidInput(f"{asset_name}: write='upsert' replaces rows of the same key; declare 'primary_key': [...]")
-    names_of(asset_name, metadata, "unique_key")
+    if not names_of(asset_name, metadata, "unique_key") and "unique_over" in metadata:
+        raise InvalidInput(
+            f"{asset_name}: 'unique_over' says where 'unique_key' is unique; declare 'unique_key': [...]"
+        )
     lake_key(asset, metadata)
     unique_over(asset_name, metadata)
+    maintenance_limits(asset_name, metadata)
+    format = _one_of(asset_name, "format", str(metadata.get("format", "paimon")), FORMATS)
+    layout = names_of(asset_name, metadata, "layout")
+    _check_layout(asset_name, layout, partition_by, metadata)
     comment, described = described_by(description or "")
     return AssetTable(
         asset=asset,
@@ -218,19 +240,16 @@ def declared(
         partitions=partitions,
         partition_by=partition_by if expression is None else expression,
         is_expression=expression is not None,
-        layout=names_of(asset_name, metadata, "layout")
-        or (columns_of(partition_by, windows=False) if partition_by else ()),
-        format=str(metadata.get("format", "paimon")),
+        layout=layout or (columns_of(partition_by, windows=False) if partition_by else ()),
+        format=format,
         primary_key=names_of(asset_name, metadata, "primary_key"),
-        properties=tuple(
-            sorted((k, option_text(v)) for k, v in _mapping(asset_name, metadata, "table_properties").items())
-        ),
+        properties=_properties(asset_name, metadata),
         write=write,
         evolution=evolution,
         audit=_flag(asset_name, metadata, "audit"),
         descriptions=tuple({**dict(described), **_schema_descriptions(metadata)}.items()),
         merge=merge,
-        lineage=_mapping(asset_name, metadata, "lineage") or None,
+        lineage=_lineage(asset_name, metadata),
         comment=None if "publishes" in metadata else comment or None,
         named=frozenset(metadata),
         follows=_one_of(asset_name, "table_evolution", str(metadata.get("table_evolution", "refuse")), TABLE_EVOLUTIONS)
@@ -283,9 +302,40 @@ def names_of(subject: str, metadata: Mapping[str, Any], key: str) -> tuple[str, 
     """The column or columns that the metadata `key` names. Raises `InvalidInput`."""
     names = metadata.get(key) or ()
     names = (names,) if isinstance(names, str) else names
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) and name for name in names):
         raise InvalidInput(f"{subject}: {key}={names!r}; name a column, or a list of them")
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"{subject}: {key}={names!r} names a column twice; name each once")
     return tuple(names)
+
+
+@contextmanager
+def naming(subject: str) -> Iterator[None]:
+    """Name the subject of an error."""
+    try:
+        yield
+    except LakeError as error:
+        raise InvalidInput(f"{subject}: {error}") from error
+
+
+def maintenance_limits(subject: str, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits of its own that an asset's metadata gives its maintenance. Raises `InvalidInput`."""
+    limits = metadata.get("maintenance", {})
+    if isinstance(limits, Mapping):
+        return limits
+    if not isinstance(limits, bool):
+        raise InvalidInput(
+            f"{subject}: maintenance={limits!r}; give limits of its own, e.g. {{'max_small_files': 4}}, or False"
+        )
+    return {}
+
+
+def upstream_of(lineage: Mapping[str, Any] | None) -> list[str]:
+    """The asset keys that a declared lineage names."""
+    texts = {name: [several] if isinstance(several, str) else several for name, several in (lineage or {}).items()}
+    return list(dict.fromkeys(
+        text if name == EVERY_COLUMN else text.rpartition(".")[0] for name, several in texts.items() for text in several
+    ))  # fmt: skip
 
 
 def unique_over(subject: str, metadata: Mapping[str, Any]) -> str:
@@ -355,8 +405,10 @@ def _by_types(
 def _schema_descriptions(metadata: Mapping[str, Any]) -> dict[str, str]:
     columns = metadata.get("dagster/column_schema")
     schema = columns.schema if isinstance(columns, dg.TableSchemaMetadataValue) else columns
-    if not isinstance(schema, dg.TableSchema):
+    if schema is None:
         return {}
+    if not isinstance(schema, dg.TableSchema):
+        raise InvalidInput(f"'dagster/column_schema' is {type(schema).__name__}; give a dg.TableSchema")
     return {column.name: column.description for column in schema.columns if column.description}
 
 
@@ -371,6 +423,52 @@ def _one_of(subject: str, key: str, value: str, choices: Collection[str]) -> str
     if value not in choices:
         raise InvalidInput(f"{subject}: {key}={value!r}; it must be one of {', '.join(choices)}")
     return value
+
+
+def _check_layout(subject: str, layout: Sequence[str], partition_by: Any, metadata: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` for a layout that no table of the format has, and for one whose partitions are not by the
+    columns of `partition_by`."""
+    with naming(subject):
+        partitioning = Partitioning(tuple(parse_field(text, "layout") for text in layout))
+        if metadata.get("format") == "paimon":
+            require_identity(partitioning, "paimon")
+    plain = [field.source for field in partitioning.fields if field.transform.kind is TransformKind.IDENTITY]
+    for name in columns_of(partition_by, windows=False) if layout and partition_by else ():
+        if name in plain:
+            continue
+        advice = (
+            f"map the partition's time onto it: {{'window': {name!r}}}" if name in partitioning.sources else "add it"
+        )
+        raise InvalidInput(
+            f"{subject}: layout={list(layout)} is not by the values of {name}, which partition_by names; {advice}, or "
+            "leave out 'layout'"
+        )
+
+
+def _properties(subject: str, metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    properties = _mapping(subject, metadata, "table_properties")
+    for name, value in properties.items():
+        if not (isinstance(name, str) and name and isinstance(value, str | bool | int | float)):
+            raise InvalidInput(f"{subject}: table_properties={{{name!r}: {value!r}}}; give names and values as text")
+    return tuple(sorted((name, option_text(value)) for name, value in properties.items()))
+
+
+def _lineage(subject: str, metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    lineage = _mapping(subject, metadata, "lineage")
+    for name, several in lineage.items():
+        if name == EVERY_COLUMN:
+            is_known = isinstance(several, str) and bool(several)
+            form = "the asset from which all other columns come unchanged, 'orders'"
+        else:
+            is_known = (
+                isinstance(several, Sequence)
+                and not isinstance(several, str)
+                and all(isinstance(text, str) and all(text.rpartition(".")[::2]) for text in several)
+            )
+            form = "the columns that it comes from, ['orders.amount']"
+        if not is_known:
+            raise InvalidInput(f"{subject}: lineage={{{name!r}: {several!r}}}; give {form}")
+    return lineage or None
 
 
 def _mapping(subject: str, metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -392,6 +490,12 @@ def _check_merge(subject: str, merge: Any) -> None:
     wrong = f"{subject}: merge="
     if not isinstance(merge, Mapping) or not isinstance(merge.get(ON), str):
         raise InvalidInput(f"{wrong}{merge!r}; it has a condition, 'on': 't.id = s.id', and clauses")
+    with naming(f"{wrong}{{{ON!r}: ...}}"):
+        sql.expression(merge[ON], SIDES)
+    if not any(clauses for kind, clauses in merge.items() if kind != ON):
+        raise InvalidInput(
+            f"{wrong}{merge!r} has no clause, and would change nothing; its clauses are {', '.join(THEN)}"
+        )
     for kind, clauses in merge.items():
         if kind == ON:
             continue
@@ -406,5 +510,12 @@ def _check_merge(subject: str, merge: Any) -> None:
 def _check_clause(subject: str, clause: Any, named: tuple[str, ...]) -> None:
     if not isinstance(clause, Mapping) or "then" not in clause or not clause.keys() <= {"when", "then"}:
         raise InvalidInput(f"{subject}; a clause has 'then', and 'when' where it has a condition")
-    if not isinstance(clause["then"], Mapping) and clause["then"] not in named:
+    then = clause["then"]
+    if not (isinstance(then, Mapping) and then) and then not in named:
         raise InvalidInput(f"{subject}; 'then' is {' or '.join(map(repr, named))}, or maps columns to expressions")
+    with naming(subject):
+        if "when" in clause:
+            sql.expression(clause["when"], SIDES)
+        for value in then.values() if isinstance(then, Mapping) else ():
+            if isinstance(value, str):
+                sql.expression(value, SIDES)

@@ -9,7 +9,7 @@ import dagster as dg
 
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures, column_schema, specs_of
-from lakeformat.dagster.declaration import AssetTable, declared
+from lakeformat.dagster.declaration import AssetTable, check_table_name, declared
 from lakeformat.dagster.fields import require
 from lakeformat.dagster.lake import LAKE_FORM, LakeResource
 from lakeformat.dagster.markdown import id_text
@@ -57,7 +57,16 @@ def external_tables(
     require("lake", lake, LakeResource, LAKE_FORM)
     if isinstance(tables, str):
         raise InvalidInput(f"tables is the text {tables!r}; give a list of names, as in ['shop.orders']")
-    names = lake.lake.tables() if tables is None else tables
+    if tables is not None:
+        names = list(tables)
+        for name in names:
+            require("the name of a table", name, str, "it as text, as in 'shop.orders'")
+            check_table_name(name)
+            if "." not in name:
+                raise InvalidInput(f"tables has {name!r}; give the whole name, 'db.{name}'")
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"tables={names} names a table twice; name each once")
+    names = lake.lake.tables() if tables is None else names
     return [_external(name, cron, group, resource, partitions_def, partition_by) for name in names]
 
 

@@ -2,17 +2,19 @@
 
 import difflib
 from collections.abc import Mapping
+from os import PathLike, fspath
 from typing import Any
 
 import dagster as dg
+from pydantic import ValidationError
 
 from lakeformat.dagster.internals import partial_schema, resource_schema, set_partial_schema, set_resource_schema
 from lakeformat.errors import InvalidInput
 
 
 class KnownFields:
-    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field, which pydantic would drop.
-    The message shows no values, which may be secrets."""
+    """Mixed into a resource or configuration, raises `InvalidInput` for an unknown field, which pydantic would drop,
+    and for a value that its field does not take. The message shows no text, which may be a secret."""
 
     def __init__(self, **fields: Any) -> None:
         model_fields: Any = getattr(type(self), "model_fields")  # noqa: B009  mypy does not know the class attribute.
@@ -20,7 +22,11 @@ class KnownFields:
             near = difflib.get_close_matches(unknown[0], model_fields, 1)
             advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(model_fields)}"
             raise InvalidInput(f"{type(self).__name__} has no field {unknown[0]!r}; {advice}")
-        super().__init__(**fields)
+        fields = {name: fspath(value) if isinstance(value, PathLike) else value for name, value in fields.items()}
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InvalidInput(f"{type(self).__name__}: {_first(error, fields)}") from None
 
 
 class LaunchableFields(KnownFields):
@@ -39,6 +45,22 @@ class LaunchableFields(KnownFields):
         partial = super().configure_at_launch(**fields)  # type: ignore[misc]  # Of the resource class beside it.
         set_partial_schema(partial, launch_schema(partial_schema(partial), {}))
         return partial
+
+
+def _first(error: ValidationError, fields: Mapping[str, Any]) -> str:
+    """What is wrong with the first value that pydantic refuses."""
+    first = error.errors()[0]
+    name, *inner = first["loc"] or ("fields",)
+    if inner and isinstance(fields.get(str(name)), Mapping):  # Else pydantic names a choice of the field's types.
+        name = f"{name}[{inner[0]!r}]"
+    reason = first.get("ctx", {}).get("error", first["msg"])
+    if isinstance(reason, Exception):
+        return f"{name}: {reason}"
+    value = first.get("input")
+    shown = repr(value) if isinstance(value, int | float) or value is None else type(value).__name__
+    if name not in fields and not inner:
+        shown = "nothing"
+    return f"{name} is {shown}; {reason[:1].lower()}{reason[1:]}"
 
 
 def launch_schema(schema: dg.Field, values: Mapping[str, Any]) -> dg.Field:

@@ -4,10 +4,11 @@ import copy
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dagster as dg
+from dagster._check import CheckError
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
@@ -140,3 +141,11 @@ def check_target(record: dg.EventLogRecord) -> AssetCheckEvaluationTargetMateria
     return AssetCheckEvaluationTargetMaterializationData(
         storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
     )
+
+
+def asset_names(step: dg.OpExecutionContext) -> set[str]:
+    """The assets of the code location that a step runs in; of its job alone where there is no code location."""
+    keys = set(step.job_def.asset_layer.asset_graph.get_all_asset_keys())
+    with suppress(CheckError):
+        keys |= step.repository_def.asset_graph.get_all_asset_keys()
+    return {key.to_user_string() for key in keys}

@@ -1,5 +1,6 @@
 """The IO manager: Dagster's outputs become table commits, one per run, and its inputs frames."""
 
+import difflib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
+from lakeformat.arguments import epoch_ms
 from lakeformat.dagster.asset_table import (
     as_dagster_failures,
     audited_branch,
@@ -20,6 +22,7 @@ from lakeformat.dagster.declaration import AssetTable, Pin, at_run_time, declare
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.frames import kind_by_partition, to_read
 from lakeformat.dagster.identity import note_write, origin_of
+from lakeformat.dagster.internals import asset_names
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
 from lakeformat.errors import InvalidInput
@@ -48,6 +51,14 @@ class ReadAt(KnownFields, dg.Config):
     )
     tag: str | None = Field(default=None, description="A tag's name.")
     as_of: str | None = Field(default=None, description="A time: the last snapshot up to then.")
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        names = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(names) != 1:
+            raise InvalidInput(f"a version is {' and '.join(names) or 'empty'}; set one of snapshot_id, tag and as_of")
+        if self.as_of is not None:
+            epoch_ms(self.as_of)
 
 
 class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
@@ -82,6 +93,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             return
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else []
         step = dg.AssetExecutionContext.get()
+        self._refuse_unknown_pins(step.op_execution_context)
         reading, began = self._reading.pop(_step_name(step), None), time.monotonic()
         with as_dagster_failures(context.asset_key, keys):
             table = self._declared(context, _metadata(context), context.asset_spec.description)
@@ -101,6 +113,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             return self._read_op_output(context, upstream)
         keys = list(context.asset_partition_keys) if context.has_asset_partitions else None
         began = time.monotonic()
+        self._refuse_unknown_pins(dg.OpExecutionContext.get())
         with as_dagster_failures(context.asset_key, keys or []):
             table = self._declared(context, (upstream.definition_metadata if upstream else None) or {})
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
@@ -153,6 +166,14 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         partitions = context.asset_partitions_def if context.has_asset_partitions else None
         name = self.lake.table_name(context.asset_key, metadata)
         return declared(context.asset_key, name, partitions, metadata, description)
+
+    def _refuse_unknown_pins(self, step: dg.OpExecutionContext) -> None:
+        """Raise `Failure` for a version of an asset that there is not."""
+        names = asset_names(step) if self.read_at else set()
+        if unknown := sorted(self.read_at.keys() - names):
+            near = difflib.get_close_matches(unknown[0], names, 1)
+            advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
+            raise dg.Failure(f"read_at names {unknown[0]!r}, which is no asset here; {advice}", allow_retries=False)
 
     def _configured(self, context: dg.InputContext) -> Pin | None:
         pin = self.read_at.get(context.asset_key.to_user_string())

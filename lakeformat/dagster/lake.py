@@ -21,7 +21,7 @@ from lakeformat.dagster.asset_table import (
     with_changes,
     write,
 )
-from lakeformat.dagster.declaration import AssetTable, at_run_time, declared, table_name
+from lakeformat.dagster.declaration import AssetTable, at_run_time, check_table_name, declared, naming, table_name
 from lakeformat.dagster.fields import LaunchableFields, resolved
 from lakeformat.dagster.identity import change_id, consumer_of, note_write, origin_of
 from lakeformat.dagster.markdown import id_text
@@ -87,6 +87,12 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         "by default all.",
     )
     _lake: Lake | None = PrivateAttr(default=None)
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        if not isinstance(self.database, dg.EnvVar):
+            with naming("LakeResource: database"):
+                check_table_name(self.database)
 
     @property
     def lake(self) -> Lake:

@@ -174,6 +174,7 @@ def maintenance_of(
         io_manager_key: See `tables_of`.
     """
     require("lake", lake, LakeResource, LAKE_FORM)
+    require("resource", resource, str, "the name of the repository's resource, as text")
     patterns = [tables] if isinstance(tables, str) else list(tables)
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
         raise InvalidInput(f"tables={tables!r}: give patterns of table names, e.g. 'raw.*'")

@@ -74,6 +74,45 @@ def columns_of(partition_by: PartitionBy, windows: bool = True) -> tuple[str, ..
     )
 
 
+def check_partition_by(definition: dg.PartitionsDefinition | None, partition_by: Any) -> None:
+    """Raise `InvalidInput` for a mapping that partitions of `definition` cannot have, whatever the columns' types, and
+    for one by which neighbouring partitions would share their rows."""
+    shown = f"partition_by={partition_by!r}"
+    if not (isinstance(partition_by, str | Mapping) and partition_by):
+        raise InvalidInput(
+            f"{shown}; name the column of the partition's key, or map parts of the partition to columns: "
+            "{'date': 'day'}"
+        )
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        dimensions = {dimension.name: dimension.partitions_def for dimension in definition.partitions_defs}
+        if isinstance(partition_by, str) or set(partition_by) != set(dimensions):
+            raise InvalidInput(f"{shown}; name a column for each dimension: {', '.join(sorted(dimensions))}")
+        for name, inner in partition_by.items():
+            check_partition_by(dimensions[name], inner)
+    else:
+        parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
+        if wrong := [column for column in parts.values() if not (isinstance(column, str) and column)]:
+            raise InvalidInput(f"{shown}: {wrong[0]!r} is no column; give each part the name of a column")
+        if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+            _check_time_parts(definition, parts)
+        elif definition is not None and set(parts) != {"key"}:
+            raise InvalidInput(f"{shown}: partitions that are not of time have one part, 'key'; name its column")
+    columns = columns_of(partition_by)
+    if len(set(columns)) < len(columns):
+        raise InvalidInput(f"{shown} names a column twice; give each part a column of its own")
+
+
+def check_expression(definition: dg.PartitionsDefinition | None, expression: Any) -> None:
+    """Raise `InvalidInput` for a `partition_expr` that names no column, or not one for each dimension."""
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        check_partition_by(definition, expression)
+    elif not (isinstance(expression, str) and expression):
+        raise InvalidInput(
+            f"partition_expr={expression!r}; name a column, or map each dimension to one; `partition_by` maps parts of "
+            "a partition"
+        )
+
+
 def partition_specs(
     definition: dg.PartitionsDefinition,
     keys: Sequence[str],
@@ -84,6 +123,7 @@ def partition_specs(
 
     Raises `InvalidInput` if two keys would share a table partition: replacing one would destroy the other.
     """
+    check_partition_by(definition, partition_by)
     if missing := [column for column in columns_of(partition_by) if column not in types]:
         raise InvalidInput(f"partition_by names {missing}, which the table does not have; it has {sorted(types)}")
     specs = {key: tuple(_specs(definition, key, partition_by, types)) for key in keys}
@@ -206,8 +246,6 @@ def _specs(
         yield from _time_window(definition, key, partition_by, types)
     else:
         parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
-        if set(parts) != {"key"}:
-            raise InvalidInput(f"partition_by {dict(parts)}: partitions that are not of time have one part, 'key'")
         value = _parse(key, types[parts["key"]])
         other = _first_keys(_all_keys(definition), types[parts["key"]]).get(value, key)
         if other != key:
@@ -215,6 +253,23 @@ def _specs(
                 f"partitions {other!r} and {key!r} both stand for {value!r}; map them onto a text column"
             )
         yield {parts["key"]: value}
+
+
+def _check_time_parts(definition: dg.TimeWindowPartitionsDefinition, parts: Mapping[str, str]) -> None:
+    if unknown := [name for name in parts if name not in {"key", "window", *_AT_START, *_WITHIN}]:
+        known = sorted({"key", "window", *_AT_START, *_WITHIN})
+        raise InvalidInput(f"partition_by has no part {unknown[0]!r} of a time partition; there are {', '.join(known)}")
+    for name, coarser in _COARSER.items():
+        if name in parts and not coarser & parts.keys():
+            period, missing = ("hour", "hour") if name == "minute" else ("day", "date")
+            raise InvalidInput(
+                f"partition_by {dict(parts)}: each {period} has the same {name!r}, so partitions would share it; "
+                f"map {missing!r} too"
+            )
+    types = {column: pa.timestamp("us") if name == "window" else pa.string() for name, column in parts.items()}
+    first = definition.get_first_partition_key()
+    if first is not None:
+        next(_time_window(definition, first, parts, types))
 
 
 def _all_keys(definition: dg.PartitionsDefinition) -> tuple[str, ...]:
@@ -242,9 +297,8 @@ def _first_keys(keys: tuple[str, ...], type: pa.DataType) -> dict[Any, str]:
 def _two_dimensions(
     definition: dg.MultiPartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
 ) -> Iterator[Spec]:
+    assert not isinstance(partition_by, str), "it maps each dimension"
     dimensions = {partitions_def.name: partitions_def.partitions_def for partitions_def in definition.partitions_defs}
-    if isinstance(partition_by, str) or set(partition_by) != set(dimensions):
-        raise InvalidInput(f"partition_by {partition_by!r}: name a column for each dimension: {sorted(dimensions)}")
     values = definition.get_partition_key_from_str(key).keys_by_dimension
     choices = [_specs(dimensions[name], values[name], inner, types) for name, inner in partition_by.items()]
     for combination in itertools.product(*choices):
@@ -255,16 +309,6 @@ def _time_window(
     definition: dg.TimeWindowPartitionsDefinition, key: str, partition_by: PartitionBy, types: Mapping[str, pa.DataType]
 ) -> Iterator[Spec]:
     parts = {"key": partition_by} if isinstance(partition_by, str) else partition_by
-    if unknown := [name for name in parts if name not in {"key", "window", *_AT_START, *_WITHIN}]:
-        known = sorted({"key", "window", *_AT_START, *_WITHIN})
-        raise InvalidInput(f"partition_by has no part {unknown[0]!r} of a time partition; there are {', '.join(known)}")
-    for name, coarser in _COARSER.items():
-        if name in parts and not coarser & parts.keys():
-            period, missing = ("hour", "hour") if name == "minute" else ("day", "date")
-            raise InvalidInput(
-                f"partition_by {dict(parts)}: each {period} has the same {name!r}, so partitions would share it; "
-                f"map {missing!r} too"
-            )
     window = definition.time_window_for_partition_key(key)
 
     def values_at(instant: datetime) -> tuple[Any, ...]:

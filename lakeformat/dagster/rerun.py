@@ -26,10 +26,10 @@ from pydantic import Field
 
 from lakeformat.dagster.asset_table import specs_of
 from lakeformat.dagster.declaration import settled
-from lakeformat.dagster.fields import KnownFields
+from lakeformat.dagster.fields import KnownFields, require
 from lakeformat.dagster.internals import of_keys, plan_partitions, run_asset
 from lakeformat.dagster.io_manager import LakeIOManager
-from lakeformat.dagster.lake import LakeResource
+from lakeformat.dagster.lake import LAKE_FORM, LakeResource
 from lakeformat.dagster.markdown import cell, markdown_table, size_text
 from lakeformat.dagster.measures import rows_by_key
 from lakeformat.dagster.partition_keys import columns_of, has_windows
@@ -152,7 +152,11 @@ def preview_rerun(
 
     Raises `dagster.Failure` for partitions that an asset does not have.
     """
-    partitioned = _partitioned(list(assets), io_manager_key)
+    require("lake", lake, LakeResource, LAKE_FORM)
+    require("partitions", partitions, Mapping, "a mapping, as in {'orders': ['2026-01-01']}")
+    if texts := [name for name, keys in partitions.items() if isinstance(keys, str)]:
+        raise InvalidInput(f"partitions[{texts[0]!r}] is the text {partitions[texts[0]]!r}; give a list of keys")
+    partitioned = _partitioned(listed(assets), io_manager_key)
     names = {asset.name for asset in partitioned}
     if unknown := sorted(set(partitions) - names):
         raise InvalidInput(f"no partitioned table {unknown[0]}; there are {', '.join(sorted(names)) or 'none'}")

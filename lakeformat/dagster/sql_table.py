@@ -10,7 +10,8 @@ import dagster as dg
 
 from lakeformat import Scan, sql
 from lakeformat.dagster.asset_table import as_dagster_failures
-from lakeformat.dagster.declaration import lake_key
+from lakeformat.dagster.declaration import declared, lake_key
+from lakeformat.dagster.fields import require
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.tables import pool_of
 from lakeformat.errors import InvalidInput
@@ -51,6 +52,8 @@ def sql_table(
     options = {"key": key, "upstream": upstream or {}, "params": params or {}, "spark": spark}
     if query is not None:
         is_file = isinstance(query, Path)
+        if isinstance(query, Path) and not query.is_file():
+            raise InvalidInput(f"sql_table: there is no file {query}")
         if not is_file and key is None:
             raise InvalidInput("sql_table of a text needs a key=..., as a file's is its name")
         text = query.read_text(encoding="utf-8") if isinstance(query, Path) else query
@@ -94,12 +97,15 @@ def _asset(
     text: str, key: Any, upstream: Mapping[str, Any], params: Mapping[str, Any], spark: bool, asset: dict[str, Any]
 ) -> dg.AssetsDefinition:
     asset_key = dg.AssetKey.from_coercible(key)
+    name = asset_key.to_user_string()
+    require(f"{name}: upstream", upstream, Mapping, "a mapping of names in the query to asset keys")
+    require(f"{name}: params", params, Mapping, "a mapping of names in the query to values")
+    asset["metadata"] = asset.get("metadata") or {}
+    declared(asset_key, name, asset.get("partitions_def"), asset["metadata"])  # Refuses what is misspelt.
     named = [".".join(path) for path in sql.tables(text)]
     if unknown := sorted(set(upstream) - set(named)):
-        raise InvalidInput(
-            f"{asset_key.to_user_string()}: upstream names {unknown[0]!r}; the query reads "
-            f"{', '.join(named) or 'nothing'}"
-        )
+        raise InvalidInput(f"{name}: upstream names {unknown[0]!r}; the query reads {', '.join(named) or 'nothing'}")
+    _check_parameters(name, text, params, asset.get("partitions_def"))
     keys = {
         name: dg.AssetKey.from_coercible(upstream.get(name, name.split(".")))
         for name in named
@@ -133,6 +139,25 @@ def _asset(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # Of `backfill_policy`.
         return dg.asset(key=asset_key, ins=ins, required_resource_keys={resource}, **asset)(table)
+
+
+def _check_parameters(
+    name: str, query: str, params: Mapping[str, Any], partitions: dg.PartitionsDefinition | None
+) -> None:
+    """Raise `InvalidInput` for a `:name` of the query without a value, and for a value that the query does not use."""
+    used, of_run = set(sql.parameter_names(query)), set[str]()
+    if partitions is not None:
+        of_run.add(_KEY)
+    if isinstance(partitions, dg.TimeWindowPartitionsDefinition | dg.MultiPartitionsDefinition):
+        of_run.update(_WINDOW)
+    names = {word.removeprefix(":") for word in of_run} | params.keys()
+    if lacking := sorted(used - names):
+        is_of_partition = f":{lacking[0]}" in (_KEY, *_WINDOW)
+        advice = "partitions_def= of time" if is_of_partition else f"params={{{lacking[0]!r}: ...}}"
+        raise InvalidInput(f"{name}: the query uses :{lacking[0]}, which has no value; give {advice}")
+    if unused := sorted(params.keys() - used):
+        shown = ", ".join(f":{parameter}" for parameter in sorted(used)) or "none"
+        raise InvalidInput(f"{name}: params has {unused[0]!r}, and the query uses {shown}")
 
 
 def _partition(context: dg.AssetExecutionContext, text: str) -> dict[str, Any]:

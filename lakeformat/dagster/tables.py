@@ -2,13 +2,21 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, permutations
 from typing import Any
 
 import dagster as dg
 
-from lakeformat.dagster.declaration import LAKE, OF_ASSETS, AssetTable, declared, lake_key, table_name
+from lakeformat.dagster.declaration import (
+    LAKE,
+    OF_ASSETS,
+    AssetTable,
+    declared,
+    lake_key,
+    table_name,
+    upstream_of,
+)
 from lakeformat.dagster.fields import require
 from lakeformat.dagster.io_manager import LakeIOManager
 from lakeformat.dagster.lake import LakeResource
@@ -111,32 +119,40 @@ def tables_of(assets: Iterable[Any], *, io_manager_key: str = "io_manager") -> d
     rows of the other.
     """
     tables: dict[str, TableAsset] = {}
-    for asset in listed(assets):
+    assets = listed(assets)
+    for asset in assets:
         if isinstance(asset, dg.AssetsDefinition) and asset.is_executable and asset.is_materializable:
             for key in asset.keys:
                 if _is_table(asset, key, io_manager_key):
                     table = TableAsset(key, asset)
                     declared(key, table.name, asset.partitions_def, table.metadata)
+                    table_name(key, table.metadata, database="")
                     tables[table.name] = table
     _refuse_shared(list(tables.values()))
+    _refuse_unknown_lineage(tables.values(), assets)
     upstream = {
         # An asset may depend on its own earlier partitions.
         name: sorted({key.to_user_string() for key in table.definition.asset_deps[table.key]} & tables.keys() - {name})
         for name, table in tables.items()
     }
-    return {name: tables[name] for name in TopologicalSorter(upstream).static_order()}
+    try:
+        return {name: tables[name] for name in TopologicalSorter(upstream).static_order()}
+    except CycleError as error:
+        raise InvalidInput(
+            f"{' -> '.join(error.args[1])}: each of these assets needs the next; break the circle"
+        ) from error
 
 
-def listed(assets: Iterable[Any]) -> list[Any]:
+def listed(assets: Iterable[Any], argument: str = "assets") -> list[Any]:
     """The assets. Raises `InvalidInput` for one that is not in a list, and for names of assets."""
     form = "a list of assets, as in [orders, customers]"
     if isinstance(assets, str):
-        raise InvalidInput(f"assets is the text {assets!r}; give {form}")
-    require("assets", assets, Iterable, form)
+        raise InvalidInput(f"{argument} is the text {assets!r}; give {form}")
+    require(argument, assets, Iterable, form)
     assets = list(assets)
     if names := [asset for asset in assets if isinstance(asset, str | dg.AssetKey)]:
         name = names[0] if isinstance(names[0], str) else names[0].to_user_string()
-        raise InvalidInput(f"assets has the name {name!r}; give the assets themselves, not their names")
+        raise InvalidInput(f"{argument} has the name {name!r}; give the assets themselves, not their names")
     return assets
 
 
@@ -193,6 +209,22 @@ def _is_bound_to_ours(definition: dg.AssetsDefinition, output: Any) -> bool | No
     """Whether the IO manager that a definition brings for an output is a `LakeIOManager`; None if it brings none."""
     bound: Any = definition.resource_defs.get(output.io_manager_key)
     return None if bound is None else issubclass(getattr(bound, "configurable_resource_cls", object), LakeIOManager)
+
+
+def _refuse_unknown_lineage(tables: Iterable[TableAsset], assets: Iterable[Any]) -> None:
+    """Raise `InvalidInput` for a declared lineage from an asset that is neither upstream nor among the assets."""
+    keys = {key for asset in assets for key in getattr(asset, "keys", ())}
+    for table in tables:
+        if table.publishes:
+            continue  # Its metadata are those of the asset that wrote the rows.
+        upstream = table.definition.asset_deps[table.key]
+        for name in upstream_of(table.metadata.get("lineage")):
+            if dg.AssetKey.from_user_string(name) not in keys | upstream:
+                shown = ", ".join(sorted(key.to_user_string() for key in upstream)) or "none"
+                raise InvalidInput(
+                    f"{table.name}: lineage names the asset {name!r}, which is not upstream; there are {shown}. Add it "
+                    "by deps=[...], or correct the name"
+                )
 
 
 def _refuse_shared(tables: list[TableAsset]) -> None:

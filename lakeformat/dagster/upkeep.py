@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import dagster as dg
@@ -18,7 +19,7 @@ from pydantic import Field
 
 from lakeformat import clock
 from lakeformat.dagster.asset_table import as_dagster_failures
-from lakeformat.dagster.declaration import CURRENT
+from lakeformat.dagster.declaration import CURRENT, maintenance_limits
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
 from lakeformat.dagster.internals import in_pool, leave_pool
 from lakeformat.dagster.io_manager import pinned, snapshots_read
@@ -46,6 +47,17 @@ IN_FLIGHT = [
 ]
 
 
+_BOUNDS: Mapping[str, tuple[float, float]] = {  # Of the fields of `Upkeep`.
+    "max_small_files": (1, inf),
+    "max_deleted_share": (0, 1),
+    "max_snapshots": (1, inf),
+    "retain_snapshots": (0, inf),
+    "retain_hours": (0, inf),
+    "orphan_hours": (0, inf),
+    "minutes": (0, inf),
+}
+
+
 class Upkeep(LaunchableFields, dg.ConfigurableResource):
     """When a table needs upkeep, and how much of its history is kept."""
 
@@ -63,18 +75,23 @@ class Upkeep(LaunchableFields, dg.ConfigurableResource):
         default=60.0, description="The maintenance of a table is given up after this long, and the next one begins."
     )
 
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        for name, (least, most) in _BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                limits = f"at least {least}" if most == inf else f"from {least} to {most}"
+                raise InvalidInput(f"{type(self).__name__}: {name}={getattr(self, name)}; it must be {limits}")
+
     def of(self, asset: TableAsset) -> "Upkeep":
         """This upkeep with the asset's own overrides. Raises `InvalidInput`."""
-        limits = asset.metadata.get("maintenance") or {}
-        if limits is True:
-            return self
-        if not isinstance(limits, Mapping):
-            raise InvalidInput(
-                f"{asset.name}: maintenance={limits!r}; give limits of its own, e.g. {{'max_small_files': 4}}, or False"
-            )
-        return (
-            Upkeep(**{**{name: getattr(self, name) for name in type(self).model_fields}, **limits}) if limits else self
-        )
+        limits = maintenance_limits(asset.name, asset.metadata)
+        try:
+            return type(self)(**{**self._values(), **limits}) if limits else self
+        except InvalidInput as error:
+            raise InvalidInput(f"{asset.name}: maintenance: {error}") from error
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 @dataclass(frozen=True, slots=True)

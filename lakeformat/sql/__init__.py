@@ -9,9 +9,10 @@ from lakeformat import lazy
 
 if TYPE_CHECKING:
     from lakeformat.sql.result import Result
-    from lakeformat.sql.router import run, tables
+    from lakeformat.sql.router import expression, parameter_names, run, tables
     from lakeformat.sql.session import Session
 
-__all__ = ["Result", "Session", "run", "tables"]
+__all__ = ["Result", "Session", "expression", "parameter_names", "run", "tables"]
 
-__getattr__ = lazy.names(__name__, {"Result": "result", "Session": "session", "run": "router", "tables": "router"})
+_OF_ROUTER = ("expression", "parameter_names", "run", "tables")
+__getattr__ = lazy.names(__name__, {"Result": "result", "Session": "session", **dict.fromkeys(_OF_ROUTER, "router")})

@@ -83,10 +83,7 @@ def run(context: Context, piece: Piece) -> Result:
 def tables(script: Script) -> list[tuple[str, ...]]:
     """The names of the tables that a text of one query reads at their current version, in the order of the text. The
     warehouse is not read, so a name may be that of a frame or a metadata table."""
-    statements = list(text.statements(script))
-    piece = Piece.cut(script, statements[0].offset, statements[-1].end)
-    if len(statements) != 1:
-        raise script.invalid(statements[1].offset, "expected one query")
+    piece = _only(script)
     tree = _tree(piece)
     paths: dict[tuple[str, ...], None] = {}
     tokens = text.tokens(piece)
@@ -96,6 +93,11 @@ def tables(script: Script) -> list[tuple[str, ...]]:
             if not text.version_end([token for token in tokens if token.start >= end], 0):
                 paths[path] = None
     return list(paths)
+
+
+def parameters_of(script: Script) -> list[str]:
+    """The names of the parameters of a text of one query, sorted; those of `?` are `_0`, `_1` ..."""
+    return parameters.used(_tree(_only(script)))
 
 
 def named(piece: Piece) -> list[tuple[str, ...]]:
@@ -253,6 +255,14 @@ def _is_named(query: Piece, columns: Sequence[tuple[str, str]]) -> bool:
         isinstance(expression, exp.Alias | exp.Column | exp.Star) for expression in tree.expressions
     )
     return plain and len({given.casefold() for given, _ in columns}) == len(columns)
+
+
+def _only(script: Script) -> Piece:
+    """The one query of a text."""
+    statements = list(text.statements(script))
+    if len(statements) != 1:
+        raise script.invalid(statements[1].offset, "expected one query")
+    return Piece.cut(script, statements[0].offset, statements[-1].end)
 
 
 def _tree(piece: Piece) -> Any:

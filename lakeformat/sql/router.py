@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lakeformat.arguments import is_spark
 from lakeformat.errors import InvalidInput
+from lakeformat.expression import sql_text
+from lakeformat.model.predicate import Expression
 from lakeformat.sql import parameters, query, text
 from lakeformat.sql.result import Result
 from lakeformat.sql.session import Context, Session, Warehouse
@@ -64,6 +66,19 @@ def tables(sql: str) -> list[tuple[str, ...]]:
     """The names of the tables that a query reads at their current version, in the order of its text; see
     `query.tables`."""
     return query.tables(text.read(sql))
+
+
+def expression(sql: str, sides: Collection[str] = ()) -> Expression:
+    """The expression of a SQL text over the columns of a row, or of one row on each of `sides`, as in `t.id = s.id`.
+    Raises `InvalidInput`."""
+    if not isinstance(sql, str):
+        raise InvalidInput(f"{sql!r} is no expression; give SQL text")
+    return sql_text.parse(sql, sides)
+
+
+def parameter_names(sql: str) -> list[str]:
+    """The names of a query's parameters, `:name`, sorted; those of `?` are `_0`, `_1` ..."""
+    return query.parameters_of(text.read(sql))
 
 
 # --- private ----------------------------------------------------------------------------------------------------------

@@ -97,6 +97,7 @@ def load(instance):
                 (folder / "defs.yaml").write_text(yaml.safe_dump(contents))
                 (folder / "rows.py").write_text(EVENTS)
                 (folder / "rows.sql").write_text(DOUBLED)
+                (folder / "asset.py").write_text("import dagster as dg\n\n@dg.asset\ndef events():\n    return 1\n")
             with sandbox.build_all_defs() as defs:
                 return defs, sandbox.project_root
 
@@ -202,12 +203,45 @@ def test_an_audited_table_in_yaml_is_published_once_its_checks_have_passed(load,
         ({"partition_by": None}, "partition_by"),
         ({"wirte": "append"}, "wirte"),
         ({"partitions": {"type": "daily"}}, "start_date"),
+        ({"partition_by": {"day": "day", "regoin": "region"}}, "name a column for each dimension: day, region"),
+        ({"layout": ["days(day)"]}, "{'window': 'day'}"),
+        ({"partitions": {"type": "static", "partition_keys": []}}, "partitions: partition_keys is empty"),
+        ({"partitions": {**DAILY, "end_date": "2025-01-01"}}, "end_date=2025-01-01 is not after start_date=2026-01-01"),
+        ({"partitions": {**DAILY, "timezone": "Mars"}}, "No time zone found with key Mars"),
+        ({"table": "shop..events"}, "table: 'shop..events' is not a table name"),
+        ({"max_partitions_per_run": 0}, "greater than or equal to 1"),
+        (
+            {"partitions": None, "partition_by": None, "max_partitions_per_run": 5},
+            "splits backfills, and the table has no",
+        ),
+        ({"maintenance": {"max_small_files": -1}}, "max_small_files=-1; it must be at least 1"),
+        ({"lineage": {"n": ["nowhere.n"]}}, "lineage names the asset 'nowhere', which is not upstream"),
+        ({"rows": ".asset.events"}, "'.asset.events' is an asset; give a plain function"),
+        ({"sql": "rows.sql", "rows": None}, "the query uses :factor, which has no value"),
+        (
+            {"sql": "rows.sql", "rows": None, "params": {"factor": 2, "fcator": 3}},
+            "params has 'fcator', and the query uses :factor",
+        ),
     ],
 )
 def test_what_a_table_cannot_be_is_said_when_the_project_loads(load, change, said):
     with pytest.raises(Exception, match="Error while") as error:
         load(events={name: field for name, field in {**FIELDS["events"], **change}.items() if field is not None})
     assert said in "".join(traceback.format_exception(error.value))
+
+
+@pytest.mark.parametrize("tables", [{}, {"events": FIELDS["events"]}], ids=["no tables", "a table"])
+@pytest.mark.parametrize(
+    ("upkeep", "message"),
+    [
+        ({"max_snapshots": -1}, "max_snapshots=-1; it must be at least 1"),
+        ({"max_snapshot": 1}, "did you mean 'max_snapshots'"),
+    ],
+)
+def test_limits_that_a_lake_cannot_have_are_refused_with_and_without_tables(load, tables, upkeep, message):
+    with pytest.raises(Exception, match="Error while") as error:
+        load(lake={"warehouse": "warehouse", "upkeep": upkeep}, **tables)
+    assert message in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.skipif(

@@ -1,6 +1,7 @@
 """What newcomers get wrong ends in one clear line, and in no table."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import dagster as dg
 import pandas as pd
@@ -12,7 +13,9 @@ from lakeformat.dagster import (
     CdcSource,
     LakeIOManager,
     LakeResource,
+    Upkeep,
     cdc_assets,
+    check_specs,
     checks_for,
     external_tables,
     foreign_commits,
@@ -21,13 +24,25 @@ from lakeformat.dagster import (
     lag_sensor,
     maintenance,
     maintenance_of,
+    preview_rerun,
+    published,
     rerun_partitions,
+    sql_table,
     tables_of,
 )
 from lakeformat.errors import InvalidInput
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-04")
+HOURS = dg.HourlyPartitionsDefinition("2026-01-01-00:00")
+REGIONS = dg.StaticPartitionsDefinition(["eu", "us"])
+CELLS = dg.MultiPartitionsDefinition({"day": DAYS, "region": REGIONS})
 ROWS = pa.table({"id": [1], "day": ["2026-01-01"], "amount": [1.5]})
+
+
+def merged(**clauses):
+    return {"write": "merge", "merge": {"on": "t.id = s.id", "matched": [{"then": "update_all"}], **clauses}}
+
+
 DECLARED = {
     "partition_by without partitions": ({"partition_by": "day"}, None, "no partitions_def"),
     "partition_expr without partitions": ({"partition_expr": "day"}, None, "no partitions_def"),
@@ -53,7 +68,55 @@ DECLARED = {
         "its clauses",
     ),
     "an unknown evolution of the table": ({"table_evolution": "follow"}, None, "must be one of refuse, alter"),
-}
+    "an unknown format": ({"format": "delta"}, None, "format='delta'; it must be one of paimon, iceberg"),
+    "a misspelt dimension": (
+        {"partition_by": {"day": "d", "regoin": "r"}}, CELLS, "name a column for each dimension: day, region"
+    ),
+    "a dimension left out": ({"partition_by": {"day": "d"}}, CELLS, "name a column for each dimension: day, region"),
+    "one column for two dimensions": ({"partition_by": "day"}, CELLS, "name a column for each dimension: day, region"),
+    "partition_expr by a misspelt dimension": ({"partition_expr": {"day": "d", "regon": "r"}}, CELLS, "name a column for each"),
+    "a column of two dimensions": ({"partition_by": {"day": "d", "region": "d"}}, CELLS, "names a column twice"),
+    "a misspelt part": ({"partition_by": {"dat": "d"}}, DAYS, "no part 'dat' of a time partition; there are date, days"),
+    "a part of static partitions": ({"partition_by": {"date": "r"}}, REGIONS, "have one part, 'key'"),
+    "days of hours": ({"partition_by": {"date": "d"}}, HOURS, "shares .*with its neighbour"),
+    "hours of no day": ({"partition_by": {"hour": "h"}}, HOURS, "map 'date' too"),
+    "months of days": ({"partition_by": {"month": "m"}}, DAYS, "shares .*with its neighbour"),
+    "an empty partition_by": ({"partition_by": {}}, DAYS, "partition_by={}; name the column"),
+    "a part without a column": ({"partition_by": {"date": None}}, DAYS, "None is no column"),
+    "a part with columns": ({"partition_by": {"date": ["d"]}}, DAYS, r"\['d'\] is no column"),
+    "partition_expr as a number": ({"partition_expr": 5}, DAYS, "partition_expr=5; name a column"),
+    "a layout by other columns": (
+        {"partition_by": {"date": "day"}, "layout": ["region"]}, DAYS, "is not by the values of day, which partition_by"
+    ),
+    "a layout by hidden partitions": (
+        {"partition_by": {"date": "day"}, "layout": ["days(day)"], "format": "iceberg"}, DAYS, "{'window': 'day'}"
+    ),
+    "hidden partitions of Paimon": ({"layout": ["days(day)"], "format": "paimon"}, None, "or use format='iceberg'"),
+    "a misspelt transform": ({"layout": ["dayz(day)"]}, None, "no transform 'dayz'"),
+    "a column twice in a layout": ({"layout": ["a", "a"]}, None, "names a column twice"),
+    "a key with an empty name": ({"primary_key": ["id", ""]}, None, "name a column, or a list of them"),
+    "a column twice in a key": ({"unique_key": ["id", "id"]}, None, "names a column twice"),
+    "unique_over without a key": ({"unique_over": "table"}, None, "where 'unique_key' is unique"),
+    "an empty table name": ({"table": ""}, None, "'' is not a table name; write 'db.name'"),
+    "a table name with a slash": ({"table": "shop/orders"}, None, "'shop/orders' is not a table name"),
+    "lineage by a number": ({"lineage": {"id": 5}}, None, r"give the columns that it comes from, \['orders.amount'\]"),
+    "lineage from an asset": ({"lineage": {"id": ["raw"]}}, None, r"lineage={'id': \['raw'\]}; give the columns"),
+    "lineage of all columns from two": ({"lineage": {"*": ["raw", "other"]}}, None, "from which all other columns come"),
+    "lineage from what is not upstream": ({"lineage": {"id": ["raw.id"]}}, None, "names the asset 'raw', which is not upstream"),
+    "all from what is not upstream": ({"lineage": {"*": "raw"}}, None, "names the asset 'raw', which is not upstream"),
+    "maintenance of negative limits": ({"maintenance": {"max_small_files": -1}}, None, "orders: .*max_small_files=-1; it must be"),
+    "maintenance of a misspelt limit": ({"maintenance": {"max_smal_files": 1}}, None, "orders: .*did you mean 'max_small_files'"),
+    "maintenance by text": ({"maintenance": {"minutes": "many"}}, None, "orders: .*minutes is str; input should be a valid number"),
+    "maintenance of nothing": ({"maintenance": None}, None, "maintenance=None; give limits"),
+    "a percentage as a share": ({"maintenance": {"max_deleted_share": 20}}, None, "max_deleted_share=20.0; it must be from 0 to 1"),
+    "nested table_properties": ({"table_properties": {"a": {"b": 1}}}, None, "give names and values as text"),
+    "a column schema as a mapping": ({"dagster/column_schema": {"id": "text"}}, None, "give a dg.TableSchema"),
+    "a merge by a broken condition": (merged(on="t.id == = s.id"), None, "an expression is missing at line 1, column 9"),
+    "a merge by a broken clause": (merged(matched=[{"when": "s.op ==", "then": "delete"}]), None, "'s.op ==': an expression"),
+    "a merge that does nothing": (merged(matched=[]), None, "has no clause"),
+    "a merge to no columns": (merged(matched=[{"then": {}}]), None, "maps columns to expressions"),
+    "a merge to a broken value": (merged(matched=[{"then": {"id": "s.id +"}}]), None, "an expression is missing"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("metadata", "partitions", "message"), DECLARED.values(), ids=DECLARED)
@@ -63,7 +126,19 @@ def test_a_declaration_is_refused_when_definitions_load(metadata, partitions, me
         return ROWS
 
     with pytest.raises(InvalidInput, match=message):
-        tables_of([orders])
+        maintenance([orders])
+
+
+def test_lineage_may_come_from_what_is_upstream_or_among_the_assets():
+    @dg.asset
+    def raw() -> pa.Table:
+        return ROWS
+
+    @dg.asset(deps=["other"], metadata={"lineage": {"id": ["raw.id"], "amount": ["other.amount"]}})
+    def orders() -> pa.Table:
+        return ROWS
+
+    assert set(tables_of([orders, raw])) == {"orders", "raw"}
 
 
 @pytest.fixture
@@ -99,6 +174,7 @@ FIRST = {
     "a column of None": ({"rows": pd.DataFrame({"id": [1], "x": [None]}), "write": "append"}, "no value of the frame has the type of x"),
     "a key that is no column": ({"rows": ROWS, "write": "upsert", "primary_key": ["nope"]}, "nope"),
     "a format that there is not": ({"rows": ROWS, "format": "delta"}, "delta"),
+    "lineage of no column": ({"rows": ROWS, "lineage": {"amuont": ["raw.amount"]}}, "lineage names the column 'amuont', and nyc.orders has id, day"),
 }  # fmt: skip
 
 
@@ -248,6 +324,27 @@ def test_an_io_manager_without_a_lake_says_what_it_takes():
         LakeResource(warehous="/data/x")
 
 
+@pytest.mark.parametrize("version", [{"tag": "v1"}, {"snapshot_id": 1}])
+def test_a_version_of_an_asset_that_there_is_not_is_refused(lake, instance, version):
+    @dg.asset
+    def orders() -> pa.Table:
+        return ROWS
+
+    @dg.asset
+    def totals(orders: pa.Table) -> pa.Table:
+        return orders
+
+    plain = {"io_manager": LakeIOManager(lake=lake)}
+    assert dg.materialize([orders], resources=plain, instance=instance).success
+    pinned = {"io_manager": LakeIOManager(lake=lake, read_at={"oders": version})}
+    result = dg.materialize(
+        [orders, totals], selection=[totals], resources=pinned, instance=instance, raise_on_error=False
+    )
+    failure = result.get_step_failure_events()[0].step_failure_data.user_failure_data.description
+    assert "read_at names 'oders', which is no asset here; did you mean 'orders'?" in failure
+    assert not lake.lake.exists("nyc.totals")
+
+
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 def test_a_damaged_table_is_not_retried(lake, instance, tmp_path, format):
     @dg.asset(metadata={"format": format}, retry_policy=dg.RetryPolicy(max_retries=3))
@@ -269,6 +366,15 @@ def test_a_damaged_table_is_not_retried(lake, instance, tmp_path, format):
 @dg.asset(metadata={"primary_key": "id"})
 def declared_orders() -> pa.Table:
     return ROWS
+
+
+@dg.asset(name="orders", metadata={"audit": True})
+def audited_orders() -> pa.Table:
+    return ROWS
+
+
+def managed(**fields):
+    return LakeIOManager(lake=LakeResource(warehouse="/x"), **fields)
 
 
 NO_LIST = r"assets is AssetsDefinition; give a list of assets, as in \[orders, customers\]"
@@ -311,6 +417,80 @@ ARGUMENTS = {
     "a followed table's key": (
         lambda: cdc_assets("shop", {"public.orders": 5}), "key of 'public.orders' in tables is int; give it as text"
     ),
+    "limits below zero": (lambda: Upkeep(max_snapshots=-1), "max_snapshots=-1; it must be at least 1"),
+    "limits of no number": (lambda: Upkeep(retain_hours=float("nan")), "retain_hours=nan; it must be at least 0"),
+    "limits as text": (lambda: Upkeep(max_snapshots="many"), "max_snapshots is str; input should be a valid integer"),
+    "no warehouse": (LakeResource, "LakeResource: warehouse is nothing; input should be a valid string"),
+    "options as a list": (
+        lambda: LakeResource(warehouse="/x", storage_options=["region"]), "storage_options is list; input should be"
+    ),
+    "an empty database": (lambda: LakeResource(warehouse="/x", database=""), "database: '' is not a table name"),
+    "an IO manager's session as text": (lambda: managed(spark="local[2]"), "LakeIOManager: spark is str; input should be"),
+    "a version as a number": (lambda: managed(read_at={"a": 7}), r"read_at\['a'\] is 7; input should be"),
+    "a misspelt version": (lambda: managed(read_at={"a": {"snapshotid": 7}}), r"read_at\['a'\]: ReadAt has no field 'snapshotid'"),
+    "two versions": (lambda: managed(read_at={"a": {"snapshot_id": 7, "tag": "v1"}}), "a version is snapshot_id and tag; set one"),
+    "no version": (lambda: managed(read_at={"a": {}}), "a version is empty; set one"),
+    "a version of no time": (lambda: managed(read_at={"a": {"as_of": "yesterday"}}), "'yesterday' is not a time"),
+    "an external table by a number": (
+        lambda: external_tables(LakeResource(warehouse="/x"), [5]), "the name of a table is int; give it as text"
+    ),
+    "an external table in no database": (
+        lambda: external_tables(LakeResource(warehouse="/x"), ["orders"]), "give the whole name, 'db.orders'"
+    ),
+    "an external table twice": (
+        lambda: external_tables(LakeResource(warehouse="/x"), ["a.b", "a.b"]), "names a table twice"
+    ),
+    "external tables by a misspelt part": (
+        lambda: external_tables(LakeResource(warehouse="/x"), ["a.b"], partitions_def=DAYS, partition_by={"dat": "d"}),
+        "no part 'dat'",
+    ),
+    "a query that is not there": (lambda: sql_table(Path("/nope.sql")), "there is no file /nope.sql"),
+    "a query with a parameter of no value": (
+        lambda: sql_table("SELECT * FROM a WHERE x > :least", key="b"), r"uses :least, which has no value; give params={'least'"
+    ),
+    "a parameter that no query uses": (
+        lambda: sql_table("SELECT * FROM a", key="b", params={"leest": 3}), "params has 'leest', and the query uses none"
+    ),
+    "the start of no partition": (
+        lambda: sql_table("SELECT * FROM a WHERE x > :partition_start", key="b"), "give partitions_def= of time"
+    ),
+    "the start of a static partition": (
+        lambda: sql_table("SELECT * FROM a WHERE x > :partition_start", key="b", partitions_def=REGIONS, metadata={"partition_by": "r"}),
+        "give partitions_def= of time",
+    ),
+    "a query's upstream as a list": (lambda: sql_table("SELECT * FROM a", key="b", upstream=["a"]), "upstream is list"),
+    "a query's format": (lambda: sql_table("SELECT * FROM a", key="b", metadata={"format": "delta"}), "format='delta'"),
+    "published assets": (lambda: published([declared_orders], key="x"), "audited is list; give the asset"),
+    "published under its own name": (lambda: published(audited_orders, key="orders"), "the audited asset's own"),
+    "published with one other": (
+        lambda: published(audited_orders, key="x", together=declared_orders), "together is AssetsDefinition; give a list"
+    ),
+    "published with an unaudited one": (
+        lambda: published(audited_orders, key="x", together=[declared_orders]), r"declared_orders: published\(\) is for"
+    ),
+    "checks of an asset itself": (lambda: check_specs(declared_orders), "asset is AssetsDefinition; give the asset's key"),
+    "checks by misspelt metadata": (lambda: check_specs("a", metadata={"uniqe_key": "id"}), "did you mean 'unique_key'"),
+    "a preview of a list": (
+        lambda: preview_rerun([], LakeResource(warehouse="/x"), ["orders"]), "partitions is list; give a mapping"
+    ),
+    "a preview of a text": (
+        lambda: preview_rerun([], LakeResource(warehouse="/x"), {"orders": "2026-01-01"}), r"partitions\['orders'\] is the text"
+    ),
+    "a preview in a path": (lambda: preview_rerun([], "/x", {}), "lake is str; give the repository's LakeResource"),
+    "a lag as a number": (lambda: lag_sensor([], 60), "max_lag is int; give a datetime.timedelta"),
+    "a followed table's format": (lambda: cdc_assets("shop", {"a.b": "c.d"}, format="delta"), "c/d: format='delta'"),
+    "two followed tables in one": (lambda: cdc_assets("shop", {"a.b": "x", "a.c": "x"}), "'a.b' and 'a.c' both become x"),
+    "a followed table's empty key": (lambda: cdc_assets("shop", {"a.b": ""}), "in tables is ''; give it as"),
+    "a broken filter": (lambda: cdc_assets("shop", {"a.b": "c"}, row_filters={"a.b": "x >"}), r"row_filters\['a.b'\]: 'x >'"),
+    "a computed column as text": (
+        lambda: cdc_assets("shop", {"a.b": "c"}, computed_columns={"a.b": "1"}), r"computed_columns\['a.b'\] is str; give a mapping"
+    ),
+    "a broken computed column": (
+        lambda: cdc_assets("shop", {"a.b": "c"}, computed_columns={"a.b": {"x": "1 +"}}), r"computed_columns\['a.b'\]: '1 \+'"
+    ),
+    "properties as a list": (lambda: cdc_assets("shop", {"a.b": "c"}, table_properties=["a"]), "table_properties="),
+    "an unknown policy of misfits": (lambda: CdcSource(url="x", on_misfit="nul"), "on_misfit='nul'; it must be one of stop, null"),
+    "an unknown type option": (lambda: CdcSource(url="x", type_options=["to-strin"]), "type_options='to-strin'; it must be one of"),
     "a source itself": (lambda: cdc_assets(CdcSource(url="x"), {}), "source is CdcSource; give the name of the resource"),
 }  # fmt: skip
 

@@ -168,6 +168,11 @@ MISTAKES = {
     "nothing selected": ({}, {"select": ["mart"]}, "'mart' selects nothing;"),
     "metadata that is a field": ({}, {"metadata": {"write": "append"}}, "metadata 'write' is a field of its own"),
     "freshness of nothing": ({}, {"freshness": {"hours": 1}}, "fail_hours"),
+    "a parameter of no model": ({}, {"params": {"least": 1}}, "params names 'least', which no model uses; they use none"),
+    "an upstream of no model": ({}, {"upstream": {"raw.ordrs": None}}, "upstream names 'raw.ordrs', which no model uses"),
+    "a parameter without a value": ({"models/a.sql": "SELECT :least AS n"}, {}, "a.sql: shop/a: the query uses :least, which has no value"),
+    "a column described twice": ({"models/models.yaml": "models: [{name: orders, columns: [{name: id}, {name: id}]}]"}, {}, "the column 'id' is described twice"),
+    "models in a circle": ({"models/a.sql": "SELECT * FROM b", "models/b.sql": "SELECT * FROM a"}, {}, "each of these assets needs the next"),
     "a lake that there is not": ({}, {"lake": "archiv"}, "there is no lake 'archiv'; this project has lake"),
     "two lakes of one name": ({}, {"lakes": [{"warehouse": "a"}, {"warehouse": "b"}]}, "give each a `name` of its own"),
 }  # fmt: skip

@@ -111,10 +111,10 @@ class LakeCdcComponent(DeclaredAssets):
     timezone: Annotated[str, dg.Resolver.default(description="Of the schedule.")] = "UTC"
     run_at_lag_seconds: Annotated[
         float | None, dg.Resolver.default(description="A sensor asks for a run of a table that is so far behind.")
-    ] = None
+    ] = Field(default=None, ge=0)
     max_lag_seconds: Annotated[
         float | None, dg.Resolver.default(description="A check fails for a table that is so far behind.")
-    ] = None
+    ] = Field(default=None, ge=0)
     checks: Annotated[bool, dg.Resolver.default(description="Whether rows, columns and the key are checked.")] = True
     maintenance: Annotated[bool, dg.Resolver.default(description="Whether the lake compacts and expires.")] = True
     group_name: Annotated[str | None, dg.Resolver.default(description="The group of the assets.")] = None
@@ -131,6 +131,8 @@ class LakeCdcComponent(DeclaredAssets):
     def assets(self) -> list[dg.AssetsDefinition]:
         """An asset for each table."""
         tables: dict[str | re.Pattern[str], str] = dict(self.tables.items())
+        if not tables and not self.shards:
+            raise InvalidInput("tables is empty; name what to follow, as in {public.orders: shop.orders}")
         for pattern, target in self.shards.items():
             try:
                 tables[re.compile(pattern)] = target

@@ -1,6 +1,7 @@
 """What the components for tables have in common."""
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import dagster as dg
@@ -9,14 +10,21 @@ from pydantic import ConfigDict, Field
 from lakeformat.dagster.audit import published
 from lakeformat.dagster.checks import checks_for
 from lakeformat.dagster.components.values import Freshness, Partitions, betas_allowed, one_of
-from lakeformat.dagster.declaration import LAKE, OF_ASSETS, option_text
+from lakeformat.dagster.declaration import LAKE, OF_ASSETS, check_table_name, naming, option_text
 from lakeformat.dagster.tables import RETRY, pool_of, tables_of
+from lakeformat.dagster.upkeep import Upkeep
 from lakeformat.errors import InvalidInput
 
 
 def io_manager_of(lake: str) -> str:
     """The resource that is the IO manager of a lake's tables."""
     return "io_manager" if lake == LAKE else f"{lake}_io_manager"
+
+
+def check_declarations(assets: Iterable[dg.AssetsDefinition]) -> None:
+    """Raise `InvalidInput` for an invalid declaration, and for limits that no maintenance has."""
+    for table in tables_of(assets).values():
+        Upkeep().of(table)
 
 
 class DeclaredAssets(dg.Component, dg.Model, dg.Resolvable):
@@ -99,7 +107,7 @@ class TableFields(dg.Model, dg.Resolvable):
     ] = True
     max_partitions_per_run: Annotated[
         int | None, dg.Resolver.default(description="Splits backfills; without it a range is one run and one snapshot.")
-    ] = None
+    ] = Field(default=None, ge=1)
     description: Annotated[
         str | None,
         dg.Resolver.default(
@@ -148,6 +156,8 @@ class DeclaredTable(TableFields, DeclaredAssets):
     def key(self) -> dg.AssetKey:
         """The table's asset key: of the asset that fills the table, or, if it is audited, of the one that publishes
         it."""
+        with naming("table"):
+            check_table_name(self.table)
         return dg.AssetKey(self.table.split("."))
 
     def options(self) -> dict[str, Any]:
@@ -156,6 +166,10 @@ class DeclaredTable(TableFields, DeclaredAssets):
         if ours := sorted(OF_ASSETS.intersection(self.metadata)):
             raise InvalidInput(
                 f"{self.table}: metadata {ours[0]!r} is a field of its own: write {ours[0]}: beside table:"
+            )
+        if self.max_partitions_per_run and self.partitions is None:
+            raise InvalidInput(
+                f"{self.table}: max_partitions_per_run splits backfills, and the table has no partitions"
             )
         declared = {
             "partition_by": self.partition_by,
@@ -212,5 +226,5 @@ class DeclaredTable(TableFields, DeclaredAssets):
         """The asset and its checks. Raises `InvalidInput` for an invalid declaration."""
         with betas_allowed():
             assets = self.assets()
-            tables_of(assets)
+            check_declarations(assets)
             return dg.Definitions(assets=assets, asset_checks=checks_for(assets[:1]) if self.checks else [])

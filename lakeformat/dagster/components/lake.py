@@ -113,6 +113,7 @@ class LakeComponent(dg.Component, dg.Model, dg.Resolvable):
         }
         executor = dg.in_process_executor if self.in_process else None
         definitions = dg.Definitions(resources=resources, executor=executor)
+        Upkeep(**self.upkeep)  # Refuses what is misspelt.
         lakes = context.component_tree.get_all_components(of_type=LakeComponent)
         first = min(lakes, key=lambda component: (component.name != LAKE, component.name))
         return dg.Definitions.merge(definitions, _of_tables(context, lakes)) if first.name == self.name else definitions

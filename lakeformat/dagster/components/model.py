@@ -10,6 +10,7 @@ import dagster as dg
 from lakeformat import sql
 from lakeformat.dagster.components.declared import DeclaredTable
 from lakeformat.dagster.components.query import QueryFields, query_asset
+from lakeformat.dagster.declaration import naming
 from lakeformat.dagster.sql_table import first_comment
 from lakeformat.errors import InvalidInput, LakeError
 
@@ -29,16 +30,32 @@ class Model(DeclaredTable, QueryFields):
         """The query, with plain names of tables."""
         return plain_query(self.path, self.path.read_text("utf-8"), self.refs)
 
+    def parameters(self) -> list[str]:
+        """The names of the query's parameters."""
+        with naming(str(self.path)):
+            return sql.parameter_names(self.query())
+
+    def tables(self) -> list[str]:
+        """The names of the tables that the query reads."""
+        return tables_in(self.path, self.query())
+
     def asset(self) -> dg.AssetsDefinition:
         """The asset that fills the table."""
         query = self.query()
-        named = tables_in(self.path, query)
+        named, parameters = self.tables(), self.parameters()
+        params = {name: value for name, value in self.params.items() if name in parameters}
         upstream = {name: key for name, key in {**self.refs, **self.upstream}.items() if name in named}
         comment = self.description or first_comment(query) or ""
         lines = "\n".join(f"    {name}: {' '.join(text.split())}" for name, text in self.columns.items())
         described = f"{comment}\n\nColumns:\n{lines}".strip() if lines else comment or None
         try:
-            return query_asset(self.model_copy(update={"description": described}), self.path, query, upstream, self)
+            return query_asset(
+                self.model_copy(update={"description": described}),
+                self.path,
+                query,
+                upstream,
+                self.model_copy(update={"params": params}),
+            )
         except LakeError as error:
             raise InvalidInput(f"{self.path}: {error}") from error
 

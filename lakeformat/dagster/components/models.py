@@ -1,6 +1,6 @@
 """A folder of `.sql` files, each of which fills the table of its name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,12 +11,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lakeformat.dagster.checks import checks_for
-from lakeformat.dagster.components.declared import DeclaredAssets, TableFields
+from lakeformat.dagster.components.declared import DeclaredAssets, TableFields, check_declarations
 from lakeformat.dagster.components.model import Model, plain_query, tables_in
 from lakeformat.dagster.components.model_tests import Test, asset_check, tests_of_column
 from lakeformat.dagster.components.query import QueryFields
 from lakeformat.dagster.components.values import betas_allowed
-from lakeformat.dagster.tables import tables_of
 from lakeformat.errors import InvalidInput
 
 _OF_FILES = ("version", "models")
@@ -179,6 +178,8 @@ class LakeModelsComponent(TableFields, QueryFields, DeclaredAssets):
             entry = self.folder.entries.get(name, NOTHING)
             values = {**common, **entry.values, "table": tables[name], "lake": self.lake}
             models[name] = Model(path=files[name], columns=dict(entry.columns), refs=keys, **values)
+        _refuse_unused("params", self.params, (model.parameters() for model in models.values()))
+        _refuse_unused("upstream", self.upstream, (model.tables() for model in models.values()))
         return models
 
     def assets(self) -> list[dg.AssetsDefinition]:
@@ -191,7 +192,7 @@ class LakeModelsComponent(TableFields, QueryFields, DeclaredAssets):
         with betas_allowed():
             assets = {name: model.assets() for name, model in models.items()}
             every = [asset for several in assets.values() for asset in several]
-            tables_of(every)
+            check_declarations(every)
             checks = [check for name, model in models.items() if model.checks for check in checks_for(assets[name][:1])]
         return dg.Definitions(assets=every, asset_checks=[*checks, *self._tested(models)])
 
@@ -212,6 +213,15 @@ class LakeModelsComponent(TableFields, QueryFields, DeclaredAssets):
 
 
 # --- private ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse_unused(field: str, names: Iterable[str], used: Iterable[Iterable[str]]) -> None:
+    """Raise `InvalidInput` for a name in a field of all models that the query of none uses."""
+    every = {name for several in used for name in several}
+    if unused := sorted(set(names) - every):
+        raise InvalidInput(
+            f"{field} names {unused[0]!r}, which no model uses; they use {', '.join(sorted(every)) or 'none'}"
+        )
 
 
 def _selected(folder: Path, files: Mapping[str, Path], select: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
@@ -263,6 +273,10 @@ def _entry(context: dg.ResolutionContext, path: Path, model: Mapping[str, Any]) 
     columns = model.get("columns") or []
     if not isinstance(columns, list) or not all(isinstance(column, Mapping) and "name" in column for column in columns):
         raise InvalidInput(f"{path}: {name}: columns: write a list, `- {{name: day, description: The day.}}`")
+    names = [str(column["name"]) for column in columns]
+    if len(set(names)) < len(names):
+        twice = next(column for index, column in enumerate(names) if column in names[:index])
+        raise InvalidInput(f"{path}: {name}: the column {twice!r} is described twice")
     if unknown := [field for column in columns for field in column if field not in _OF_COLUMNS]:
         raise InvalidInput(f"{path}: {name}: a column has {', '.join(_OF_COLUMNS)}, not {unknown[0]!r}")
     return Entry(

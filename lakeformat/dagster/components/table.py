@@ -80,6 +80,8 @@ def _function(context: dg.ResolutionContext, path: str) -> Callable[..., Any]:
     if not callable(loaded):
         there = sorted(name for name in vars(module) if callable(getattr(module, name)) and not name.startswith("_"))
         raise InvalidInput(f"rows: {path!r}; {module.__name__} has no function {function}, it has {', '.join(there)}")
+    if isinstance(loaded, dg.AssetsDefinition):
+        raise InvalidInput(f"rows: {path!r} is an asset; give a plain function, which this component makes an asset of")
     return loaded
 
 

@@ -30,7 +30,12 @@ class TimePartitions(dg.Model):
 
     def definition(self) -> dg.PartitionsDefinition:
         """The Dagster definition."""
-        return TIME_PARTITIONS[self.type](start_date=self.start_date, end_date=self.end_date, timezone=self.timezone)
+        if self.end_date is not None and self.end_date <= self.start_date:
+            raise InvalidInput(f"partitions: end_date={self.end_date} is not after start_date={self.start_date}")
+        with _as_invalid("partitions", self):
+            return TIME_PARTITIONS[self.type](
+                start_date=self.start_date, end_date=self.end_date, timezone=self.timezone
+            )
 
 
 class StaticPartitions(dg.Model):
@@ -41,6 +46,8 @@ class StaticPartitions(dg.Model):
 
     def definition(self) -> dg.PartitionsDefinition:
         """The Dagster definition."""
+        if not self.partition_keys:
+            raise InvalidInput("partitions: partition_keys is empty; name the partitions")
         return dg.StaticPartitionsDefinition(self.partition_keys)
 
 
