@@ -1,6 +1,7 @@
 """`external_tables(lake)`: tables that other programs write, as assets that Dagster observes; and how fresh tables are,
 whoever writes them."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -67,7 +68,9 @@ def external_tables(
         if len(set(names)) < len(names):
             raise InvalidInput(f"tables={names} names a table twice; name each once")
     names = lake.lake.tables() if tables is None else names
-    return [_external(name, cron, group, resource, partitions_def, partition_by) for name in names]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # Of `observable_source_asset`.
+        return [_external(name, cron, group, resource, partitions_def, partition_by) for name in names]
 
 
 def freshness_checks(

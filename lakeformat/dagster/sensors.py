@@ -247,7 +247,7 @@ def _sensor(
 
     @dg.sensor(
         name=name,
-        job=job,
+        job_name=job.name,  # By the job itself, Dagster warns of a beta parameter of its own as it attaches resources.
         minimum_interval_seconds=EVERY_SECONDS,
         default_status=status,
         description=description,

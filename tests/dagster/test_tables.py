@@ -1,5 +1,8 @@
 """Which assets are tables, in which order, and which may share one."""
 
+import warnings
+from datetime import timedelta
+
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -8,10 +11,14 @@ from lakeformat.dagster import (
     LakeIOManager,
     LakeResource,
     checks_for,
+    external_tables,
     foreign_commits,
+    freshness_checks,
     maintenance,
+    maintenance_of,
     published,
     rerun_partitions,
+    sql_table,
     tables_of,
 )
 from lakeformat.errors import InvalidInput
@@ -144,3 +151,25 @@ def test_assets_of_other_io_managers_are_no_tables():
     for function in ALL:
         function(named, io_manager_key="lake_io")
     assert list(tables_of(named, io_manager_key="lake_io")) == ["ours"]
+
+
+@pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated")  # Dagster's own use of it.
+def test_a_repository_of_all_builders_loads_without_warnings_of_beta_features(tmp_path):
+    lake = LakeResource(warehouse=str(tmp_path))
+    mapping = {"partition_by": {"date": "day"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dg.BetaWarning)
+        query = sql_table("SELECT day FROM orders", key="days", partitions_def=DAILY, metadata=mapping)
+        audited = asset_of("audited", metadata={"audit": True})
+        tables = [asset_of("orders"), query, audited, published(audited, key="public")]
+        external = external_tables(lake, ["raw.prices"], partitions_def=DAILY, partition_by={"date": "day"})
+        own = dg.Definitions(
+            assets=[*tables, *external],
+            asset_checks=[*checks_for(tables), *freshness_checks([*tables, *external], timedelta(hours=1))],
+            sensors=[foreign_commits(tables)],
+            jobs=[rerun_partitions(tables)],
+            resources={"lake": lake, "io_manager": LakeIOManager(lake=lake)},
+        )
+        fleet = maintenance_of(lake, "raw.*")
+        repository = dg.Definitions.merge(own, maintenance(tables), fleet).get_repository_def()
+    assert {target.job_name for target in repository.get_sensor_def("compaction").targets} == {"maintain"}
