@@ -5,10 +5,12 @@ database server, and of DuckDB's own functions.
 """
 
 import datetime
+import importlib.abc
+import importlib.machinery
 import os
+import sys
 import time
 from calendar import isleap
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -29,6 +31,25 @@ def move() -> None:
     _Entry.seconds = int(day[1:-1]) * {"d": 86_400, "s": 1}[day[-1]]
     time_machine.travel(time.time() + _Entry.seconds, tick=True).start()
     os.scandir, os.DirEntry = _Listing, _Entry
+    sys.meta_path.insert(0, _CoreOfGrpc())
+
+
+class _CoreOfGrpc(importlib.abc.MetaPathFinder):
+    """gRPC's core keeps the clock of the machine: a server that starts waits in it until the time that Python tells it."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name != "grpc._cython.cygrpc":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        assert spec is not None and spec.loader is not None, name
+        execute = spec.loader.exec_module
+
+        def executed(module: Any) -> None:
+            execute(module)
+            module.time = time_machine.escape_hatch.time
+
+        spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec
 
 
 class _Listing:
@@ -43,8 +64,11 @@ class _Listing:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __iter__(self) -> "Iterator[_Entry]":
-        return map(_Entry, self._entries)
+    def __iter__(self) -> "_Listing":
+        return self
+
+    def __next__(self) -> "_Entry":
+        return _Entry(next(self._entries))
 
     def close(self) -> None:
         self._entries.close()
