@@ -22,6 +22,7 @@ import warnings
 from collections import defaultdict
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
 
@@ -102,6 +103,10 @@ def pytest_collection_modifyitems(config, items):
         name = item.nodeid.partition("[")[0]
         if item.path.stem in SLOW or item.path.parent.name == "package" or name in slow:
             item.add_marker("slow")
+        if (since := item.get_closest_marker("from_pyspark")) and version("pyspark").split(".") < since.args[0].split(
+            "."
+        ):
+            item.add_marker(pytest.mark.skip(reason=f"PySpark has it from {since.args[0]} on"))
         by_test[name, bool(item.get_closest_marker("spark"))].append(item)
     if not any("::" in arg for arg in config.args) and not IS_LONG:
         left_out = {
@@ -278,7 +283,7 @@ def postgres_database(postgres_server):
     with psycopg.connect(postgres_server.get_uri(), autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
     dsn = postgres_server.get_uri(name)
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:
         connection.dsn = dsn
         yield connection
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -205,6 +205,7 @@ def test_a_stream_that_was_down_for_longer_than_snapshots_are_kept_says_so(tmp_p
     assert len(read(following, following.initial(), following.newest())[0]) == 4
 
 
+@pytest.mark.from_pyspark("4.2")
 def test_a_stream_of_spark_copies_rows_then_changes_in_bounds(spark, tmp_path):
     table = create(tmp_path, "keyed")
     lake = Lake(str(tmp_path / "lake"))
@@ -306,6 +307,7 @@ def typed(tmp_path):
     return table
 
 
+@pytest.mark.from_pyspark("4.1")
 def test_filters_of_every_type_leave_out_files(spark, typed, tmp_path):
     """The other partitions' files are gone: a read that looked for them would fail."""
     for task in typed.scan(where="p <> 'x'").plan():
@@ -325,7 +327,7 @@ def test_filters_of_every_type_leave_out_files(spark, typed, tmp_path):
         spark.conf.set(PUSHDOWN, before)
 
 
-@pytest.mark.skipif(not hasattr(datasource, "EqualTo"), reason="PySpark gives data sources filters from 4.1 on")
+@pytest.mark.from_pyspark("4.1")
 def test_a_filter_keeps_the_rows_that_it_keeps_in_spark(typed):
     nan = float("nan")
     for filter, ids in [

@@ -663,6 +663,7 @@ def test_timestamps_marked_as_instants_by_older_writers_are_left_to_the_worker(s
 
 
 @pytest.mark.spark
+@pytest.mark.from_pyspark("4.1")
 def test_rows_of_a_bucket_meet_in_one_file_whatever_tasks_held_them(spark, store):
     frame = OnSpark(spark).frame(sample(400)).repartition(4)
     task = layout(partition_by=identity("day").fields, bucket=BucketRule(("big", "micros"), 2))

@@ -152,6 +152,7 @@ def test_a_write_asked_for_again_makes_its_rows_seen(tmp_path, engine, monkeypat
 
 
 @pytest.mark.spark
+@pytest.mark.from_pyspark("4.1")
 def test_streams_of_spark_make_their_rows_seen(spark, tmp_path):
     table, source = make(tmp_path), tmp_path / "source"
     source.mkdir()

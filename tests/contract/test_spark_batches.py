@@ -82,6 +82,7 @@ def test_rows_of_all_sizes_are_written_whole(spark, store, seed, distribution):
 
 
 @pytest.mark.parametrize("size", [100, ROW_BYTES])
+@pytest.mark.from_pyspark("4.1")
 def test_rows_are_bounded_before_python_computes_their_partition(spark, store, size):
     sizes = [50] * 99 + [size]
     task = layout("hash", "te.xt", Transform(TransformKind.TRUNCATE, 2))
@@ -119,6 +120,7 @@ def test_spark_adds_up_bytes_where_others_send_rows_to_python(spark):
     assert batches.narrow(spark.range(10).mapInArrow(lambda parts: parts, "id bigint")) is None
 
 
+@pytest.mark.from_pyspark("4.1")
 def test_the_sessions_own_batches_are_kept(spark):
     assert session.counts_bytes(spark)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")

@@ -667,6 +667,7 @@ def test_structured_streaming_killed_at_every_step_and_restarted(spark, tmp_path
 @pytest.mark.parametrize(
     ("kind", "steps"), [("keyed", ["written", "before", "committed"]), ("iceberg", ["committed"])], ids=str
 )
+@pytest.mark.from_pyspark("4.1")
 def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_path, kind, steps):
     """Tasks, commits and aborts run in processes of their own, and each kill ends one."""
     table = make(Lake(str(tmp_path / "warehouse")), kind)
@@ -719,6 +720,7 @@ def test_a_data_source_of_spark_killed_at_every_step_and_restarted(spark, tmp_pa
 
 
 @pytest.mark.spark
+@pytest.mark.from_pyspark("4.1")
 def test_spark_appends_to_tables_of_a_warehouse_as_a_data_source(spark, tmp_path):
     lake = Lake(str(tmp_path / "warehouse"))
     dotted = SCHEMA.append(pa.field("a.b", pa.int64()))

@@ -21,7 +21,10 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
+ON_SPARK = [pytest.mark.spark, pytest.mark.from_pyspark("4.1")]  # Which has times of day.
+
+
+@pytest.fixture(params=["arrow", pytest.param("spark", marks=ON_SPARK)])
 def session(request):
     return request.getfixturevalue("spark") if request.param == "spark" else None
 

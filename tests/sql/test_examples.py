@@ -53,6 +53,7 @@ PAGES = sorted({group.page for group in GROUPS}, key=lambda page: (page != SYSTE
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(len(PAGES)))  # `make test` runs the first page, of functions.
+@pytest.mark.from_pyspark("4.1")
 def test_examples_of_the_connectors_pages_on_spark(tmp_path, spark, seed):
     page = PAGES[seed]
     groups = [group for group in GROUPS if group.page == page]

@@ -208,6 +208,7 @@ DATES = (
 )
 
 
+@pytest.mark.from_pyspark("4.1")
 def test_text_is_read_by_a_format_as_on_spark(plain, spark):
     texts = pa.table({"t": DATES.split("|")})
     formats = [format.replace("'", "\\'") for format in FORMATS.split("|")]

@@ -41,7 +41,8 @@ class _CoreOfGrpc(importlib.abc.MetaPathFinder):
         if name != "grpc._cython.cygrpc":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        assert spec is not None and spec.loader is not None, name
+        assert spec is not None, name
+        assert spec.loader is not None, name
         execute = spec.loader.exec_module
 
         def executed(module: Any) -> None:

@@ -28,7 +28,11 @@ def blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
 
 
-ON_SPARK = {page for page in PAGES if re.search(r"\bspark\b", blocks(page))}
+ON_SPARK = {
+    page: [pytest.mark.spark, pytest.mark.from_pyspark("4.2" if "maxFilesPerTrigger" in blocks(page) else "4.0")]
+    for page in PAGES
+    if re.search(r"\bspark\b", blocks(page))
+}
 REFERENCE = "\n".join(p.read_text() for p in (ROOT / "docs" / "reference").glob("*.md"))
 LIBRARY = "\n".join(p.read_text() for p in (ROOT / "lakeformat").rglob("*.py"))
 OF_USERS = [p for p in ALL if p.parent.name != "decisions" and p.name not in ("CHANGELOG.md", "coming-from.md")]
@@ -63,9 +67,7 @@ NOT_OURS = {
 }
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(p, id=p.name, marks=[pytest.mark.spark] if p in ON_SPARK else []) for p in PAGES]
-)
+@pytest.mark.parametrize("page", [pytest.param(p, id=p.name, marks=ON_SPARK.get(p, [])) for p in PAGES])
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     names = {"spark": request.getfixturevalue("spark")} if page in ON_SPARK else {}

@@ -800,7 +800,8 @@ class Postgres:
 
     def _connect(self) -> psycopg.Connection:
         with refusals():
-            connection = psycopg.connect(self._dsn, autocommit=True)
+            # A prepared statement fails once a table that it reads was altered.
+            connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=None)
             for name, value in _SETTINGS.items():
                 connection.execute("SELECT set_config(%s, %s, false)", (name, value))
             return connection

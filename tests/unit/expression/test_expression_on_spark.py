@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import math
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -466,6 +467,8 @@ def here(text: str) -> tuple[list[str] | None, str | None]:
 
 def test_every_expression_has_sparks_value_here_and_its_text_the_same_on_spark(spark):
     ours = {text: here(text) for text in EXPRESSIONS}
+    if version("pyspark").startswith("4.0."):
+        del ours["'it''s'"]  # Two texts to Spark 4.0.
     values = {text: values for text, (values, _) in ours.items() if values is not None}
     assert on_spark(spark, list(values)) == values
     written = {sql: values for values, sql in ours.values() if sql is not None}
