@@ -519,6 +519,8 @@ def _to_text(values: Values, target: pa.DataType) -> Values:
     elif t.is_decimal(source):
         return _plain_digits(values, target)
     array = pc.cast(values, target)
+    if _is_moment(source):
+        array = pc.replace_substring_regex(array, pattern=r"^(\d{5,}-)", replacement=r"+\1")  # Years of five digits.
     if (t.is_timestamp(source) or t.is_time(source)) and source.unit != "s":
         return pc.replace_substring_regex(array, pattern=r"\.?0*$", replacement="")
     return array

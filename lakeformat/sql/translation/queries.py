@@ -16,7 +16,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.sql import parameters
 from lakeformat.sql.text import Piece
 from lakeformat.sql.titles import titled
-from lakeformat.sql.translation import calls, expressions, scopes, signatures, spark_types, special
+from lakeformat.sql.translation import calls, expressions, pivots, scopes, signatures, spark_types, special
 from lakeformat.sql.translation.operands import cast, condition, shown
 from lakeformat.sql.translation.scopes import Columns, Rows, Scope, Typed
 from lakeformat.sql.translation.spark_types import BIGINT, INT, SparkType, in_duckdb
@@ -223,7 +223,7 @@ class _Query:
                 continue
             value = expression.this if isinstance(expression, exp.Alias) else expression
             typed = scope.translate(value, inner)
-            name = expression.alias if isinstance(expression, exp.Alias) else _name(value)
+            name = expression.alias if isinstance(expression, exp.Alias) else _name(value, inner)
             items.append((name, typed))
             if isinstance(expression, exp.Alias):
                 aliases.setdefault(name.casefold(), typed)
@@ -329,7 +329,15 @@ class _Query:
                 raise scope.refuse(node, "an alias of joined tables in process")
             return inner.rows, f"({source})" if len(inner.rows) > 1 else source
         if node.args.get("pivots"):
-            raise scope.refuse(node, "PIVOT in process; pass spark=")
+            bare = node.copy()
+            bare.set("pivots", None)
+            (rows,), source = self._source(bare, scope, before)
+            for pivot in node.args["pivots"]:
+                sql, columns = pivots.pivoted(
+                    pivot, rows.listed, source, replace(scope, rows=(rows,), merged={}, aliases={})
+                )
+                rows, source = _aliased(pivot, columns, f"({sql})", scope, rows.alias)
+            return (rows,), source
         sample = _sample(node, scope)
         match node:
             case exp.Table():
@@ -536,6 +544,8 @@ def _order(item: Any, items: Sequence[tuple[str, Typed]], scope: Scope, is_disti
         return calls.ordered(replace(items[position][1], sql=str(position + 1)), item, scope)
     typed = scope.translate(node, scope)
     matching = [index for index, (_, other) in enumerate(items) if other.sql == typed.sql]
+    if is_distinct and not matching and isinstance(node, exp.Column):
+        raise scope.invalid(node, f"ORDER BY {shown(node)} after SELECT DISTINCT, which does not list it")
     if is_distinct and matching:
         typed = replace(typed, sql=str(matching[0] + 1))
     return calls.ordered(typed, item, scope)
@@ -593,13 +603,26 @@ def _require_no_aggregate(node: Any, clause: str, scope: Scope) -> None:
             raise scope.invalid(inner, f"{clause} with the aggregate function {inner.name}; use HAVING")
 
 
-def _name(node: Any) -> str:
+def _name(node: Any, scope: Scope) -> str:
     """The name of a column without an alias."""
     if isinstance(node, exp.Column | exp.Identifier):
         return node.name
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
         return node.expression.name
-    return titled(node) or node.name
+    return titled(node.transform(_unqualified, scope)) or node.name
+
+
+def _unqualified(node: Any, scope: Scope) -> Any:
+    """A column without the name of its table, as Spark writes it in names."""
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+        return node
+    parts = node.parts
+    folded = [part.name.casefold() for part in parts]
+    for rows in scope.rows:
+        for length in range(min(len(rows.path), len(parts) - 1), 0, -1):
+            if folded[:length] == [part.casefold() for part in rows.path[-length:]]:
+                return exp.column(*reversed([part.copy() for part in parts[length:]]))
+    return node
 
 
 def _starred(star: Any, columns: list[tuple[str, Typed]], scope: Scope) -> list[tuple[str, Typed]]:

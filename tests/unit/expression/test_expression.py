@@ -573,6 +573,7 @@ TABLE = pa.table(
         ("d > '2000'", [True, False, None, True]),
         ("cast(t as date) = d", [True, True, None, False]),
         ("cast(p as string)", ["1.23", "-0.05", None, "99.99"]),
+        ("cast(date_add(date '9999-12-31', 3) as string)", ["+10000-01-03"] * 4),
         ("cast(cast(p as double) as string)", ["1.23", "-0.05", None, "99.99"]),
         ("cast(cast(i as float) as string)", ["1.0", "-7.0", None, "0.0"]),
         ("cast(double('NaN') as string) || double('-Infinity')", ["NaN-Infinity"] * 4),
