@@ -318,6 +318,9 @@ class Follower:
         if batch.position <= self.covered:
             return
         for rewrite in batch.rewritten.get(self.source_table.name, ()):
+            filled = set() if self._filling is None else set(self._filling.columns)
+            if rewrite.columns and rewrite.columns <= filled:
+                continue
             if rewrite.ends.max() > self.committed.order and not self._shows(rewrite):
                 now = self.source.describe(self.source_table.name, self.source_table.key)
                 self.evolve(replace(now, parts=self.source_table.parts), batch.position)
@@ -746,7 +749,8 @@ class Follower:
     def require_unmoved(self) -> None:
         """Raise `Conflict` if another process advanced the table's position."""
         saved = progress.read(self.table)
-        if (saved[1] if saved else None) not in {self._recorded, None}:
+        recorded = None if self._recorded is None else self._recorded.properties(self._follows)
+        if saved is not None and saved[1].properties(self._follows) != recorded:
             raise Conflict(
                 f"{self.table.name}: another process follows {self._follows} into it; nothing was written. One at a "
                 "time may: run it again when that has ended"

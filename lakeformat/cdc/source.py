@@ -109,11 +109,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Statements in the log that may have changed rows which the log lacks, e.g. a changed column type."""
+    """Statements in the log that may have changed rows which the log lacks, e.g. a changed column type; or rows whose
+    values in `columns` the log has under other names."""
 
     table: str  # In a merged table: the shard.
     ends: np.ndarray  # As in `Failed`.
     transactions: np.ndarray
+    columns: frozenset[str] = frozenset()  # If these are all, and are filled anyway, nothing is to be compared.
 
 
 @dataclass(frozen=True, slots=True)

@@ -871,6 +871,51 @@ def test_rows_that_change_without_the_log_are_those_of_the_source(run, source, l
         assert [replayed[key] for key in sorted(replayed)] == rows_of(lake.table("d.t"))
 
 
+@FORMATS
+def test_what_changes_and_changes_back_between_two_syncs_is_followed(run, server, source, lake, format):
+    """Types, the key and a foreign key that are the old ones again, though rows in the log have others."""
+    name = f"{run.name}.t"
+    run("CREATE TABLE p (id int PRIMARY KEY)", "INSERT INTO p VALUES (1), (2), (3)")
+    run("CREATE TABLE t (id int PRIMARY KEY, v int, w varchar(9))", "INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')")
+    sync_table(source, name, lake, "d.t", format)
+    for statements in (
+        ("ALTER TABLE t MODIFY v varchar(9)", "UPDATE t SET v = '07' WHERE id = 1", "ALTER TABLE t MODIFY v int"),
+        ("ALTER TABLE t MODIFY id varchar(9)", "INSERT INTO t VALUES ('3', 1, 'c')", "ALTER TABLE t MODIFY id int"),
+        (
+            "ALTER TABLE t ADD CONSTRAINT k FOREIGN KEY (v) REFERENCES p (id) ON DELETE SET NULL",
+            "DELETE FROM p WHERE id = 1",
+            "ALTER TABLE t DROP FOREIGN KEY k",
+        ),
+        (
+            "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)",
+            "INSERT INTO t VALUES (1, 99, 'x')",
+            "DELETE FROM t WHERE v = 99",
+            "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+        ),
+        (
+            "ALTER TABLE t CHANGE w w2 varchar(9), ADD w varchar(9) DEFAULT 'd'",
+            "ALTER TABLE t DROP w, CHANGE w2 w text",
+        ),
+    ):
+        run("UPDATE t SET v = 1, w = CONCAT(w, '-')", *statements)
+        again = MySql(server.url)
+        sync_table(again, name, lake, "d.t", format)
+        again.close()
+        rows = [(row["id"], row["v"], row["w"]) for row in rows_of(lake.table("d.t"))]
+        assert rows == list(run("SELECT id, v, w FROM t ORDER BY id")), statements
+
+
+def test_a_table_that_is_made_anew_with_other_columns_is_no_other_process(run, source, lake):
+    run("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1)")
+    sync_table(source, f"{run.name}.t", lake, "d.t")
+    run("DROP TABLE t", "CREATE TABLE t (id int PRIMARY KEY, z double)", "INSERT INTO t VALUES (1, 0.5)")
+    for _ in range(2):
+        with pytest.raises(NotFound, match=r"dropped, renamed or made anew.*restart=True"):
+            sync_table(source, f"{run.name}.t", lake, "d.t")
+    sync_table(source, f"{run.name}.t", lake, "d.t", restart=True)
+    assert rows_of(lake.table("d.t")) == [{"id": 1, "v": None, "z": 0.5}]
+
+
 def test_a_replica_takes_over(run, server, lake):
     """Its log has other files and places; what it has in common with the first server's are GTIDs."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:

@@ -215,6 +215,43 @@ def test_columns_and_whole_tables_that_change_are_followed(server, source, lake,
     assert [row["id"] for row in rows_of(table)] == [7]
 
 
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_what_changes_and_changes_back_between_two_syncs_is_followed(server, source, lake, identity):
+    """Names, the key and a partition that are the old ones again, though rows in the log have others."""
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, a int, b text, c text NOT NULL)")
+    server.execute("CREATE TABLE p (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)")
+    server.execute("CREATE TABLE part PARTITION OF p FOR VALUES FROM (0) TO (9)")
+    server.execute("INSERT INTO t VALUES (1, 1, 'b1', 'c1'), (2, 2, 'b2', 'c2'); INSERT INTO p VALUES (1, 1)")
+    for table in "t", "part", "p":
+        server.execute(f"ALTER TABLE {table} REPLICA IDENTITY {identity}")
+    swap = ("ALTER TABLE t RENAME b TO d", "ALTER TABLE t RENAME c TO b", "ALTER TABLE t RENAME d TO c")
+    sync_database(source, lake, "d", including=r"public\.[tp]")
+    for statements in (
+        (*swap, "UPDATE t SET b = 'swapped' WHERE id = 1", *swap, "UPDATE t SET a = 5 WHERE id = 2"),
+        ("ALTER TABLE t RENAME b TO d", "INSERT INTO t VALUES (3, 3, 'b3', 'c3')", "ALTER TABLE t RENAME d TO b"),
+        ("ALTER TABLE t RENAME c TO d", "INSERT INTO t VALUES (4, 4, 'b4', 'c4')", "ALTER TABLE t RENAME d TO c"),
+        (
+            "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id, c)",
+            "INSERT INTO t VALUES (1, 9, 'b', 'other'); DELETE FROM t WHERE a = 9",
+            "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (id)",
+        ),
+        (
+            "ALTER TABLE p DETACH PARTITION part",
+            "INSERT INTO part VALUES (2, 2)",
+            "ALTER TABLE p ATTACH PARTITION part FOR VALUES FROM (0) TO (9)",
+        ),
+        (),  # Reads the log of the one before again.
+    ):
+        server.execute("UPDATE t SET a = a + 1")
+        for statement in statements:
+            server.execute(statement)
+        reports = sync_database(source, lake, "d", including=r"public\.[tp]")
+        assert [report.error for report in reports.values()] == [None, None]
+        for table in "tp":
+            rows = [{**row, "d": None} for row in rows_in(server, table)]  # The other name stays as a column.
+            assert [{**row, "d": None} for row in rows_of(lake.table(f"d.{table}"))] == rows, statements
+
+
 @FORMATS
 def test_rows_that_change_without_the_log_are_those_of_the_source(server, source, lake, format):
     """By USING, by types, by columns that change their names, by partitions: the log has none of it, and what it has beside it comes once."""

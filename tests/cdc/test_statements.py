@@ -38,7 +38,10 @@ def test_tables_that_a_statement_removes(text, expected):
         ("ALTER IGNORE TABLE t ADD UNIQUE (v)", True),
         ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", True),
         ("ALTER TABLE t COMMENT 'DROP PARTITION p0' /* DROP PARTITION p0 */", False),
-        ("ALTER TABLE t ADD c int, DROP INDEX i, DROP FOREIGN KEY f, ALTER d DROP DEFAULT, RENAME KEY a TO b", False),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)", True),
+        ("ALTER TABLE t DROP FOREIGN KEY f", True),
+        ("ALTER TABLE t DROP CONSTRAINT f", True),
+        ("ALTER TABLE t ADD c int, DROP INDEX i, ALTER d DROP DEFAULT, RENAME KEY a TO b", False),
     ],
 )
 def test_statements_that_change_rows_without_the_log(text, expected):

@@ -702,7 +702,11 @@ class _Batch:
         self.rewritten: dict[str, tuple[Rewritten, ...]] = {}
 
     def rewrite(self, name: str, order: int) -> None:
-        """A statement before a log position changed rows of one table. A view that covers the last one covers all."""
+        """A statement before a log position changed rows of one table. A view that covers the last one covers all, and
+        the rows logged before it, which may have other types: they are dropped."""
+        for part in (*self._parts, self.rows):
+            part.pop(name, None)
+        self._waiting_bytes = sum(rows.waiting_bytes for rows in self.rows.values())
         orders = np.array([order], np.int64)
         self.rewritten[name] = (Rewritten(name, orders, orders),)
 

@@ -26,10 +26,11 @@ _ALTER_RENAME = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # Clauses of ALTER TABLE that change values of existing rows, or bring or remove rows, without row events. DROP COLUMN
-# does if a column of the same name is added.
+# does if a column of the same name is added, DROP PRIMARY KEY if another key identified rows meanwhile, and so did the
+# actions of a dropped foreign key.
 _REWRITE = re.compile(
     r"\b(?:IGNORE|MODIFY|CHANGE|CONVERT|RENAME\s+COLUMN|IMPORT|DISCARD|TRUNCATE|EXCHANGE|"
-    r"DROP\s+(?!INDEX\b|KEY\b|FOREIGN\b|PRIMARY\b|CONSTRAINT\b|CHECK\b|DEFAULT\b))",
+    r"DROP\s+(?!INDEX\b|KEY\b|CHECK\b|DEFAULT\b))",
     re.IGNORECASE,
 )
 _BOUNDARY = re.compile(

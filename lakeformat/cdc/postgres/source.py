@@ -37,6 +37,7 @@ from lakeformat.cdc.source import (
     Failed,
     InUse,
     Position,
+    Rewritten,
     SourceTable,
     TableChanges,
     Transactions,
@@ -83,10 +84,13 @@ _APART, _APART_LENGTH = (
     44,
 )  # In the name of a slot that keeps the log for one table; the most characters before it.
 _FIRST_OWN_TYPE = 16384  # Oids below are of types that PostgreSQL brings.
-# The files of a table, or of the partitions of one, and whether each was made as a partition (CREATE TABLE ...
-# PARTITION OF), before it had rows: ATTACH PARTITION changes all columns of a table.
+# The files of a table, or of the partitions of one; the transactions that attached them; and whether each was made as a
+# partition (CREATE TABLE ... PARTITION OF), before it had rows: ATTACH PARTITION changes all columns of a table.
 _FILES = """
-SELECT c.oid, c.relfilenode, (
+SELECT c.oid, concat_ws('/', c.relfilenode, (
+  SELECT string_agg(i.xmin::text, ',' ORDER BY i.inhrelid) FROM pg_inherits i
+  WHERE c.relispartition AND i.inhrelid IN (SELECT relid FROM pg_partition_ancestors(c.oid))
+)), (
   SELECT bool_or(a.xmin = t.xmin AND a.cmin = t.cmin) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
 )
 FROM pg_class c JOIN pg_type t ON t.oid = c.reltype
@@ -102,7 +106,8 @@ _SIGNATURES = """
 SELECT n.nspname || '.' || c.relname, md5(concat_ws('/', c.oid, c.relkind,
   (SELECT string_agg(concat_ws(' ', a.attnum, a.attname, a.xmin), ',' ORDER BY a.attnum) FROM pg_attribute a
     WHERE a.attrelid = c.oid AND a.attnum > 0),
-  (SELECT string_agg(concat_ws(' ', f.oid, f.relfilenode, f.relreplident), ',' ORDER BY f.oid) FROM pg_class f
+  (SELECT string_agg(concat_ws(' ', f.oid, f.relfilenode, f.relreplident, i.xmin), ',' ORDER BY f.oid) FROM pg_class f
+    LEFT JOIN pg_inherits i ON f.relispartition AND i.inhrelid = f.oid
     WHERE f.oid = c.oid OR f.oid IN (SELECT relid FROM pg_partition_tree(c.oid))),
   (SELECT string_agg(concat_ws(' ', p.xmin, r.oid, r.xmin), ',') FROM pg_publication p
     JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE p.pubname = %s),
@@ -151,6 +156,7 @@ class Postgres:
         self._types: dict[int, PostgresType] = {}
         self._roots: set[str] = set()  # Partitioned tables.
         self._files: dict[str, list[Any]] = {}  # As `_FILES` returns them.
+        self._numbers: dict[str, dict[str, int]] = {}  # By table: the number of each of its columns.
         self._oids: dict[str, int] = {}  # The log identifies tables by oid, so a temporary rename does not matter.
 
     def __repr__(self) -> str:
@@ -211,6 +217,7 @@ class Postgres:
             )
         )
         # Generated columns are not in the log.
+        self._numbers[f"{schema}.{table}"] = {row[0]: row[6] for row in columns if not row[5]}
         followed = [row for row in columns if not row[5] and f"{schema}.{table}.{row[0]}" not in self._excluded]
         chosen = chosen_key(name, declared, key, {row[0] for row in followed})
         is_full = identity == "f"
@@ -240,20 +247,24 @@ class Postgres:
 
     def _version(self, name: str, oid: int, columns: Sequence[Any]) -> str:
         """The table's version for `rewritten`, as JSON: column -> [number, transaction that last changed it], the
-        largest oid among the table's files and their digest, and the digest of enums and composite types."""
+        largest oid among the table's files and their digest, the digest of enums and composite types, and the oid of
+        the primary key."""
         self._files[name] = files = self._rows(_FILES, oid, oid)
         has_own = any(row[1] >= _FIRST_OWN_TYPE for row in columns)
         types = self._rows(_OWN_TYPES)[0][0] if has_own else ""
         names = {row[0]: [row[6], row[7]] for row in columns}
         last = max((leaf for leaf, _, _ in files), default=0)
-        return json.dumps([names, last, _digest(files, last), types])
+        keys = self._rows("SELECT oid::bigint FROM pg_constraint WHERE conrelid = %s AND contype = 'p'", oid)
+        return json.dumps([names, last, _digest(files, last), types, *(key for (key,) in keys)])
 
     def rewritten(self, before: str, table: SourceTable) -> Collection[str]:
-        (old, last, files, types), (now, _, _, types_now) = json.loads(before), json.loads(table.version)
+        (old, last, files, types, *key), (now, _, _, types_now, *key_now) = map(json.loads, (before, table.version))
         leaves = self._files[table.name]
         has_changed = _digest(leaves, last) != files
         is_attached = any(leaf > last and not born for leaf, _, born in leaves)
         if (table.name in self._roots and (has_changed or is_attached)) or types not in ("", types_now):
+            return set(now)
+        if key and key != key_now:  # Another one may have identified rows meanwhile.
             return set(now)
         return {
             name
@@ -650,9 +661,9 @@ class Postgres:
                     decoded = pgoutput.decode(data, starts, relations, transactions, first)
                     del data, starts
                     relations = decoded.relations
-                    changes_by_table, failed = self._tables(decoded, tables, current)
+                    changes_by_table, failed, rewritten = self._tables(decoded, tables, current)
                     del decoded
-                    yield Transactions(position, committed, changes_by_table, failed, is_last=is_last)
+                    yield Transactions(position, committed, changes_by_table, failed, rewritten, is_last)
                     del changes_by_table
             current = position
 
@@ -675,8 +686,9 @@ class Postgres:
 
     def _tables(
         self, decoded: pgoutput.Decoded, tables: dict[str, SourceTable], after: Position
-    ) -> tuple[dict[str, TableChanges], dict[str, tuple[Failed, ...]]]:
+    ) -> tuple[dict[str, TableChanges], dict[str, tuple[Failed, ...]], dict[str, tuple[Rewritten, ...]]]:
         changes, failed = dict[str, TableChanges](), dict[str, tuple[Failed, ...]]()
+        rewritten = dict[str, tuple[Rewritten, ...]]()
         names = {self._oids.get(name): name for name in tables}
         changed = {row.relation.id for row in decoded.rows} | {relation.id for relation, _ in decoded.truncated}
 
@@ -697,6 +709,9 @@ class Postgres:
                         with failures.of_table(name):
                             tables[name] = self._evolved(tables[name], piece.relation)
                         pieces.append(piece)
+                        if renamed := self._renamed(name, piece.relation):
+                            places = decoded.ends[piece.places], decoded.transactions[piece.places]
+                            rewritten[name] = (*rewritten.get(name, ()), Rewritten(name, *places, renamed))
                     except LakeError as error:
                         fail(name, error, piece.places)
             try:
@@ -704,7 +719,21 @@ class Postgres:
                     changes[name] = self._rows_of(decoded, tables[name], pieces, emptied, after)
             except LakeError as error:
                 fail(name, error, np.concatenate([np.array(emptied, np.int64), *(piece.places for piece in pieces)]))
-        return changes, failed
+        return changes, failed, rewritten
+
+    def _renamed(self, name: str, relation: pgoutput.Relation) -> frozenset[str]:
+        """The columns that may have had other names when the rows of `relation` were logged, which lack their values:
+        those that two columns exchanged since, and those that it lacks if it has others; none of them was dropped."""
+        logged = [column[0] for column in relation.columns]
+        renamed = _with_other_names(self._numbers[name], logged)
+        if renamed:  # Perhaps renamed since the table was described.
+            query = (
+                "SELECT attname, attnum FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND "
+                "attgenerated = ''"
+            )
+            self._numbers[name] = {row[0]: row[1] for row in self._rows(query, relation.id)}
+            renamed = _with_other_names(self._numbers[name], logged)
+        return renamed
 
     def _rows_of(
         self,
@@ -1055,6 +1084,14 @@ def _with_key_changes(
                 piece.columns[index] = pc.if_else(pa.array(known), old.columns[index].take(rows), piece.columns[index])
                 piece.unchanged[index] = same & ~known
     return kinds, seconds
+
+
+def _with_other_names(numbers: Mapping[str, int], logged: Sequence[str]) -> frozenset[str]:
+    """Which columns, by their numbers, had or may have had other names among those that were `logged`, in order."""
+    present = [numbers[name] for name in logged if name in numbers]
+    if present != sorted(present):
+        return frozenset(numbers)
+    return frozenset(numbers).difference(logged) if len(present) < len(logged) else frozenset()
 
 
 def _digest(files: Sequence[Any], last: int) -> str:
