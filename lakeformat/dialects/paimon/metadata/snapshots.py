@@ -91,7 +91,10 @@ def parse_changelog(data: bytes, where: str) -> dict[str, Any]:
 
 def parse_snapshot(data: bytes, where: str) -> dict[str, Any]:
     """A snapshot or tag file -> its document, checked for what every reader needs."""
-    return _checked(data, where, _SNAPSHOT_KEYS)
+    document = _checked(data, where, _SNAPSHOT_KEYS)
+    if not document["deltaManifestList"]:
+        raise CorruptFile(f"{where}: deltaManifestList is empty; every snapshot names its changes")
+    return document
 
 
 def _checked(data: bytes, where: str, keys: Mapping[str, type | UnionType]) -> dict[str, Any]:

@@ -104,6 +104,7 @@ def test_time_never_goes_back_and_travel_finds_the_newest_by_then(table, home):
         {"schemaId": None},
         {"baseManifestList": ...},
         {"deltaManifestList": 5},
+        {"deltaManifestList": ""},
         {"commitUser": 5},
         {"commitIdentifier": ...},
         {"commitKind": ["APPEND"]},
