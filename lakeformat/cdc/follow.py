@@ -39,7 +39,7 @@ from lakeformat.cdc.source import (
 from lakeformat.cdc.spool import Rows
 from lakeformat.cdc.widening import holds
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.engines.kernels.rows import key_codes, last_of_each
+from lakeformat.engines.kernels.rows import key_codes
 from lakeformat.errors import CommitUnknown, Conflict, InvalidInput, LakeError, NotFound, UnsupportedFeature
 from lakeformat.model.evolution import AddColumn, ChangeComment, ChangeNullability, ChangeType
 from lakeformat.model.predicate import ALWAYS, Call, Column, Expression, Literal, and_
@@ -293,14 +293,13 @@ class Follower:
         self._report(snapshot)
 
     def _snapshot_rows(self, chunks: Iterator[Chunk]) -> pa.RecordBatchReader:
-        fields, is_unique, count = self.table.schema.fields, self.source_table.is_unique, 0
+        fields, count = self.table.schema.fields, 0
 
         def tables() -> Iterator[pa.Table]:
             nonlocal count
             for chunk in chunks:
-                rows = chunk.rows if is_unique else last_of_each(chunk.rows, self.source_table.key)
-                yield _fitted(self._computed.added(rows, self.source_table.name, None), fields)
-                count += rows.num_rows
+                yield _fitted(self._computed.added(chunk.rows, self.source_table.name, None), fields)
+                count += chunk.rows.num_rows
                 self._have(snapshot_rows=count)
 
         read = tables()

@@ -1100,6 +1100,10 @@ def test_what_is_not_set_up_is_said(run, server, source, lake, tmp_path, capsys)
     user = f"u{random.getrandbits(40):x}"
     run(f"CREATE USER {user}@localhost", f"GRANT SELECT ON {run.name}.* TO {user}@localhost")
     weak_url = server.url.replace("root@", f"{user}@")
+    with pytest.raises(SourceError, match=r"does not let the user in.*give the user and the password") as refused:
+        sync_table(MySql(server.url.replace("root@", f"{user}:older@")), name, lake, "d.weak")
+    assert "GRANT" not in str(refused.value)
+    assert "older" not in str(refused.value)
     weak = MySql(weak_url)
     with pytest.raises(SourceError, match="GRANT SELECT, RELOAD, REPLICATION SLAVE"):
         sync_table(weak, name, lake, "d.weak")

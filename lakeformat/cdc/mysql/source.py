@@ -58,7 +58,8 @@ _WANTED = {  # Required server variables; a variable that the server lacks is no
 }
 _COMPRESSED = " COMPRESSED*/"  # In the column type of MariaDB.
 _AT_START = {"log_bin"}  # Cannot be set while the server runs.
-_DENIED = {1044, 1045, 1142, 1227}
+_DENIED = {1044, 1142, 1227}
+_NO_LOGIN = 1045
 _LOCK_TIMEOUT = 1205
 # Errors of a server that stops, has no connection left or cannot be reached, and of connections that drop.
 _LOST = {1040, 1053, 1077, 1079, 1152, *range(1158, 1162), 1184, 1927, 2002, 2003, 2006, 2013, 2055, 3169, 4031}
@@ -1163,6 +1164,11 @@ def refusals() -> Iterator[None]:
             raise SourceError(
                 f"the server denies it: {error}; GRANT SELECT, RELOAD, REPLICATION SLAVE, "
                 "REPLICATION CLIENT ON *.* TO the user"
+            ) from error
+        if code == _NO_LOGIN:
+            raise SourceError(
+                f"the server does not let the user in: {error}; give the user and the password that it has now in the "
+                "address, mysql://user:password@host, and run it again"
             ) from error
         kind = Disconnected if code in _LOST or isinstance(error, pymysql.InterfaceError) else SourceError
         raise kind(f"the server refused, or cannot be reached: {error}; fix that and run it again") from error
