@@ -166,15 +166,9 @@ def key_codes(keys: Sequence[pa.Array]) -> np.ndarray:
 
 def last_of_each(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """The last of rows that are equal in these columns; the result keeps the order."""
-    last = last_places([layouts.plain(table[name]) for name in names])
-    return table if last is None else gather.take(table, last)
-
-
-def last_places(keys: Sequence[pa.Array]) -> np.ndarray | None:
-    """The positions, ascending, of the last of rows that are equal in these columns; None if that is every row."""
-    codes = key_codes(keys)
+    codes = key_codes([layouts.plain(table[name]) for name in names])
     _, last = np.unique(codes[::-1], return_index=True)
-    return None if len(last) == len(codes) else np.sort(len(codes) - 1 - last)
+    return table if len(last) == len(codes) else gather.take(table, np.sort(len(codes) - 1 - last))
 
 
 def _dtype(size: int) -> Any:
