@@ -107,6 +107,8 @@ def pytest_collection_modifyitems(config, items):
             "."
         ):
             item.add_marker(pytest.mark.skip(reason=f"PySpark has it from {since.args[0]} on"))
+        if (other := item.get_closest_marker("other_clock")) and "LAKEFORMAT_TEST_DAY" in os.environ:
+            item.add_marker(pytest.mark.skip(reason=f"the clock of {other.args[0]} is not moved"))
         by_test[name, bool(item.get_closest_marker("spark"))].append(item)
     if not any("::" in arg for arg in config.args) and not IS_LONG:
         left_out = {

@@ -63,6 +63,7 @@ def sense(project, instance, lake):
     return sense
 
 
+@pytest.mark.other_clock("PostgreSQL")
 def test_first_the_rows_that_are_there_then_micro_batches(server, run, lake, instance, sense, project):
     assert {each.op.pool for each in project.assets} == {"lake__shop__orders", "lake__notes"}
     assert {tuple(run_request.asset_selection) for run_request in sense("cdc_lag").run_requests} == {

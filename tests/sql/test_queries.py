@@ -636,6 +636,7 @@ def test_values_of_every_type_stand_in_queries_of_views(lake):
                 assert ids(lake, f"SELECT id FROM {relation} WHERE p = :v", params={"v": value}) == [index], relation
 
 
+@pytest.mark.other_clock("DuckDB")
 def test_a_version_by_an_expression_is_that_of_the_whole_expression(lake, orders):
     assert one(lake.sql("SELECT count(*) FROM shop.orders TIMESTAMP AS OF now() + INTERVAL 1 DAY AS o")) == 5
     for text in (

@@ -12,6 +12,7 @@ import sys
 import time
 from calendar import isleap
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import time_machine
@@ -28,17 +29,19 @@ def move() -> None:
         leap_days = (datetime.datetime(y, 2, 29, 12, tzinfo=datetime.UTC) for y in count(now.year) if isleap(y))
         noon = next(leap_day for leap_day in leap_days if leap_day > now)
         day = os.environ[_DAY] = f"+{round((noon - now).total_seconds())}s"
-    _Entry.seconds = int(day[1:-1]) * {"d": 86_400, "s": 1}[day[-1]]
-    time_machine.travel(time.time() + _Entry.seconds, tick=True).start()
+    time_machine.travel(time.time() + int(day[1:-1]) * {"d": 86_400, "s": 1}[day[-1]], tick=True).start()
+    _Entry.nanoseconds = time.time_ns() - time_machine.escape_hatch.time.time_ns()  # A start takes time as well.
     os.scandir, os.DirEntry = _Listing, _Entry
-    sys.meta_path.insert(0, _CoreOfGrpc())
+    sys.meta_path.insert(0, _Grpc())
 
 
-class _CoreOfGrpc(importlib.abc.MetaPathFinder):
-    """gRPC's core keeps the clock of the machine: a server that starts waits in it until the time that Python tells it."""
+class _Grpc(importlib.abc.MetaPathFinder):
+    """gRPC keeps the clock of the machine, by which its core waits until the times that Python tells it."""
+
+    modules = ("_cython.cygrpc", "_channel", "_common", "_server", "_utilities")
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name != "grpc._cython.cygrpc":
+        if name.removeprefix("grpc.") not in self.modules:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         assert spec is not None, name
@@ -47,7 +50,7 @@ class _CoreOfGrpc(importlib.abc.MetaPathFinder):
 
         def executed(module: Any) -> None:
             execute(module)
-            module.time = time_machine.escape_hatch.time
+            module.time = SimpleNamespace(**{**vars(time), "time": time_machine.escape_hatch.time.time})
 
         spec.loader.exec_module = executed  # type: ignore[method-assign]
         return spec
@@ -76,7 +79,7 @@ class _Listing:
 
 
 class _Entry(os.PathLike):
-    seconds = 0
+    nanoseconds = 0
 
     def __init__(self, entry: os.DirEntry) -> None:
         self._entry = entry
@@ -97,6 +100,6 @@ class _Entry(os.PathLike):
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         status, moved = self._entry.stat(follow_symlinks=follow_symlinks), {}
         for name in ("st_atime", "st_mtime", "st_ctime"):
-            moved[name] = getattr(status, name) + self.seconds
-            moved[f"{name}_ns"] = getattr(status, f"{name}_ns") + self.seconds * 1_000_000_000
+            moved[name] = getattr(status, name) + self.nanoseconds / 1e9
+            moved[f"{name}_ns"] = getattr(status, f"{name}_ns") + self.nanoseconds
         return os.stat_result(tuple(status), moved)
