@@ -42,6 +42,20 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
 
 
+def buffered(
+    batches: Iterable[pa.RecordBatch], memory_bytes: int
+) -> tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch] | None]:
+    """The first batches, until they have more than so many bytes, and the rest; None if those are all."""
+    in_memory: list[pa.RecordBatch] = []
+    size, rest = 0, iter(batches)
+    for batch in rest:
+        in_memory.append(batch)
+        size += batch.nbytes
+        if size > memory_bytes:
+            return in_memory, rest
+    return in_memory, None
+
+
 def take(table: pa.Table, rows: np.ndarray) -> pa.Table:
     """These rows of the table, in this order, and nulls for negative numbers;
     in several chunks if they are many bytes."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeformat.engines.kernels import curve, ranks
+from lakeformat.engines.kernels import curve, gather, ranks
 from lakeformat.expression import transform
 from lakeformat.model.partition import Curve, Sort
 from lakeformat.model.schema import Field, find_part
@@ -53,15 +53,8 @@ _By = tuple[tuple[Sort, ...], tuple[Field, ...]]  # An order, and the columns th
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], by: _By, memory_bytes: int, path: Path) -> Iterator[pa.RecordBatch]:
-    in_memory: list[pa.RecordBatch] = []
-    size = 0
-    left = iter(batches)
-    for batch in left:
-        in_memory.append(batch)
-        size += batch.nbytes
-        if size > memory_bytes:
-            break
-    else:
+    in_memory, left = gather.buffered(batches, memory_bytes)
+    if left is None:
         if in_memory:
             places = np.argsort(_ranks(pa.concat_tables([_keys(table, by) for table in in_memory]), by), kind="stable")
             yield from pa.Table.from_batches(in_memory).take(pa.array(places)).to_batches(BATCH_ROWS)

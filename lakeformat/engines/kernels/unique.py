@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from lakeformat.engines.kernels import rows, sorting
+from lakeformat.engines.kernels import gather, rows, sorting
 from lakeformat.model.partition import SortField
 from lakeformat.model.schema import Field
 
@@ -18,14 +18,8 @@ def last_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The last of rows (with columns `fields`) that are equal in the columns `key`: in their order if they have no more
     than `memory_bytes`, else in the order of the key."""
-    in_memory: list[pa.RecordBatch] = []
-    size, left = 0, iter(batches)
-    for batch in left:
-        in_memory.append(batch)
-        size += batch.nbytes
-        if size > memory_bytes:
-            break
-    else:
+    in_memory, left = gather.buffered(batches, memory_bytes)
+    if left is None:
         if in_memory:
             yield from rows.last_of_each(pa.Table.from_batches(in_memory), key).to_batches(sorting.BATCH_ROWS)
         return
