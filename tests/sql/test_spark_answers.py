@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lakeformat import LakeError, UnsupportedFeature
+from lakeformat import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.sql.translation import calls
 from tests.draw import some
 from tests.sql import counts, spark_answers
@@ -231,3 +231,30 @@ def test_separators_and_functions_of_arrays_take_columns_of_their_own_row(lake):
         lake.sql("SELECT aggregate(x, '', (a, v) -> concat(a, v, s)) AS g FROM given", given=given)
     ordered = lake.sql("SELECT listagg(s) WITHIN GROUP (ORDER BY 'a', i) AS l FROM given", given=given)
     assert ordered.to_arrow()["l"].to_pylist() == ["".join(given["s"].to_pylist())]
+
+
+def test_the_sets_of_groups_are_told_apart(lake):
+    """By keys that are columns, positions and aliases."""
+    given = pa.table({"dt": ["a", "a", "b", "b"], "id": [1, 3, 2, 4]})
+    for keys in ("dt, id > 2", "1, 2", "d, id > 2"):
+        key = "d" if keys.startswith("d,") else "dt"
+        query = f"SELECT dt AS d, id > 2 AS late, grouping_id() AS g, grouping({key}) AS h FROM given GROUP BY {keys} WITH CUBE"
+        groups = {tuple(row.values()) for row in lake.sql(query, given=given).to_arrow().to_pylist()}
+        assert {(d is None, late is None, g, h) for d, late, g, h in groups} == {
+            (False, False, 0, 0), (False, True, 1, 0), (True, False, 2, 1), (True, True, 3, 1)
+        }  # fmt: skip
+    for wrong in ("grouping_id(dt)", "grouping(id)"):
+        with pytest.raises(InvalidInput, match="GROUP BY"):
+            lake.sql(f"SELECT {wrong} FROM given GROUP BY dt, id > 2 WITH CUBE", given=given)
+    with pytest.raises(InvalidInput, match="a position outside"):
+        lake.sql("SELECT dt, grouping_id() FROM given GROUP BY ROLLUP (3)", given=given)
+    with pytest.raises(InvalidInput, match="stands beside GROUPING SETS"):
+        lake.sql("SELECT grouping_id() FROM given GROUP BY dt", given=given)
+
+
+def test_variables_of_lambda_functions_are_not_looked_for_in_text(lake):
+    result = lake.sql(
+        "SELECT zip_with(array('a', 'b'), array('c'), (p, q) -> concat_ws('_v0_v1 _v1', p, q)) AS z,"
+        " transform(array('a'), (p, n) -> concat('_v1 ', n, p)) AS t"
+    )
+    assert result.to_arrow().to_pylist() == [{"z": ["a_v0_v1 _v1c", "b"], "t": ["_v1 0a"]}]

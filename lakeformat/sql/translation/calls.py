@@ -268,7 +268,14 @@ def _frame(spec: Any, order: Any, scope: Scope) -> str:
         raise scope.refuse(spec, "a window frame of this form in process; pass spark=")
     ends = [_bound(spec, "start", scope), _bound(spec, "end", scope)]
     if kind == "RANGE" and any(re.match(r"\d", end) for end in ends):
-        raise scope.refuse(spec, "RANGE BETWEEN with a number in process; pass spark=")
+        items = order.expressions if order is not None else []
+        types = [scope.translate(item.this if isinstance(item, exp.Ordered) else item, scope).type for item in items]
+        if len(types) != 1 or not spark_types.is_number(types[0]):
+            raise scope.refuse(spec, "RANGE BETWEEN with a number, but by one number, in process; pass spark=")
+        distances = [int(end.split()[0]) for end in ends if re.match(r"\d", end)]
+        largest = 2 ** {"tinyint": 7, "smallint": 15}.get(types[0].name, 31) - 1
+        if max(distances) > largest:  # Spark casts a distance to the type of the key.
+            raise scope.refuse(spec, f"RANGE BETWEEN with a number above {largest} by {types[0]} in process")
     return f"{kind} BETWEEN {ends[0]} AND {ends[1] or 'CURRENT ROW'}"
 
 

@@ -87,8 +87,10 @@ def _row(labels: Sequence[str], values: Sequence[Typed], node: Any, scope: Scope
     return Typed(f"STRUCT_PACK({fields})", type)
 
 
-def _lambda(node: Any, types: Sequence[SparkType], scope: Scope, name: str) -> tuple[list[str], Typed]:
-    """A lambda function's variables in DuckDB and its value."""
+def _lambda(
+    node: Any, types: Sequence[SparkType], scope: Scope, name: str, values: Sequence[str] = ("{0}", "{1}")
+) -> tuple[list[str], Typed]:
+    """A lambda function's variables in DuckDB and its value. `values`: what Spark's variables are in terms of those."""
     if not isinstance(node, exp.Lambda) or len(node.expressions) > len(types):
         raise scope.invalid(
             node, f"{name} takes a lambda function of at most {len(types)} variables, such as x -> x + 1"
@@ -96,8 +98,8 @@ def _lambda(node: Any, types: Sequence[SparkType], scope: Scope, name: str) -> t
     depth = len(scope.variables)
     spelt = [f"_v{depth + index}" for index in range(len(node.expressions))]
     variables = {
-        variable.name.casefold(): Typed(sql, type)
-        for variable, sql, type in zip(node.expressions, spelt, types, strict=False)
+        variable.name.casefold(): Typed(value.format(*spelt), type)
+        for variable, value, type in zip(node.expressions, values, types, strict=False)
     }
     inner = replace(scope, variables={**scope.variables, **variables})
     return spelt, scope.translate(node.this, inner)
@@ -114,10 +116,9 @@ def _with_index(nodes: Sequence[Any], name: str, scope: Scope) -> tuple[Typed, s
     """The array, the head `lambda v, n:` and the value of transform and filter;
     Spark's index begins with 0, DuckDB's with 1."""
     values = _list(nodes[0], name, scope)
-    (first, *second), typed = _lambda(nodes[1], [values.type.parts[0], INT], scope, name)
-    if second:
-        typed = replace(typed, sql=re.sub(rf"\b{second[0]}\b", f"CAST({second[0]} - 1 AS INTEGER)", typed.sql))
-    return values, f"lambda {', '.join([first, *second])}:", typed
+    both = ("{0}", "CAST({1} - 1 AS INTEGER)")
+    variables, typed = _lambda(nodes[1], [values.type.parts[0], INT], scope, name, both)
+    return values, f"lambda {', '.join(variables)}:", typed
 
 
 def _transform(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
@@ -129,6 +130,17 @@ def _filter(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     values, head, typed = _with_index(nodes, "filter", scope)
     _require_boolean(typed, nodes[1], scope)
     return Typed(f"LIST_FILTER({values.sql}, {head} {typed.sql})", values.type)
+
+
+def _zip_with(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
+    left, right = (_list(item, "zip_with", scope) for item in nodes[:2])
+    types = [left.type.parts[0], right.type.parts[0]]
+    variables, typed = _lambda(nodes[2], types, scope, "zip_with", ("{0}[1]", "{0}[2]"))
+    if len(variables) != 2:
+        raise scope.invalid(nodes[2], "zip_with takes a lambda function of two variables")
+    pairs = f"LIST_TRANSFORM(LIST_ZIP($x, $y), lambda {variables[0]}: {typed.sql})"
+    sql = f"CASE WHEN $x IS NOT NULL AND $y IS NOT NULL THEN {pairs} END"
+    return Typed(fill(sql, x=left.sql, y=right.sql), array(typed.type))
 
 
 def _require_boolean(typed: Typed, node: Any, scope: Scope) -> None:
@@ -257,6 +269,7 @@ SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     "named_struct": (2, None, _named_struct),
     "transform": (2, 2, _transform),
     "filter": (2, 2, _filter),
+    "zip_with": (3, 3, _zip_with),
     "exists": (2, 2, _any_or_all("exists", _EXISTS)),
     "forall": (2, 2, _any_or_all("forall", _FORALL)),
     **dict.fromkeys(("aggregate", "reduce"), (3, 4, _aggregate)),

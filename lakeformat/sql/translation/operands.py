@@ -124,7 +124,7 @@ def compared(sign: str, nodes: Sequence[Any], scope: Scope) -> Typed:
     type, (a, b) = shared(typed, nodes, scope)
     is_equality = sign in ("=", "<>") or "DISTINCT" in sign
     if not spark_types.has_order(type) and not (
-        is_equality and type.name == "array" and spark_types.has_order(type.parts[0])
+        is_equality and type.name in ("array", "struct") and all(map(spark_types.has_order, type.parts))
     ):
         raise scope.refuse(nodes[0], f"a comparison of {type} in process; pass spark=")
     return Typed(f"({a} {sign} {b})", BOOLEAN)

@@ -118,6 +118,7 @@ endswith(string, string) -> boolean = SUFFIX($x, $y)
 contains(string, string) -> boolean = CONTAINS($x, $y)
 split_part(string, string, int) -> string = CASE WHEN $z = 0 THEN ERROR('split_part: the index 0 is invalid') WHEN $y = '' THEN CASE WHEN $z IN (1, -1) THEN $x ELSE LEFT($x, 0) END ELSE SPLIT_PART($x, $y, $z) END
 substring_index(string, string, int) -> string = CASE WHEN $z IS NULL OR $y IS NULL THEN NULL WHEN $z = 0 OR $y = '' THEN LEFT($x, 0) WHEN $z > 0 THEN SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(LIST_SLICE(STRING_SPLIT($x, $y), 1, $z), lambda s: $y || s), ''), LENGTH($y) + 1) ELSE SUBSTRING(ARRAY_TO_STRING(LIST_TRANSFORM(LIST_SLICE(STRING_SPLIT($x, $y), GREATEST(LEN(STRING_SPLIT($x, $y)) + $z + 1, 1), LEN(STRING_SPLIT($x, $y))), lambda s: $y || s), ''), LENGTH($y) + 1) END
+soundex(Q) -> string = CASE WHEN NOT REGEXP_MATCHES($x, '^[A-Za-z]') THEN $x ELSE UPPER(LEFT($x, 1)) || RPAD(LEFT(REPLACE(SUBSTRING(REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(REPLACE(REGEXP_REPLACE(TRANSLATE(UPPER(REGEXP_REPLACE($x, '[^A-Za-z]', 'A', 'g')), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '01230127022455012623017202'), '^7', '0'), '7', ''), '1+', '1', 'g'), '2+', '2', 'g'), '3+', '3', 'g'), '4+', '4', 'g'), '5+', '5', 'g'), '6+', '6', 'g'), 2), '0', ''), 3), 3, '0') END
 md5(binary) -> string = MD5($x)
 sha, sha1(binary) -> string = SHA1($x)
 base64(binary) -> string = TO_BASE64($x)

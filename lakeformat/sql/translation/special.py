@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from lakeformat.expression.duckdb_sql import text
-from lakeformat.sql.translation import aggregates, nested, numbers, texts, times
+from lakeformat.sql.translation import aggregates, formats, nested, numbers, texts, times
 from lakeformat.sql.translation.arguments import (
     Builder,
     fixed,
@@ -56,8 +56,47 @@ def _typeof(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
     return Typed(text(str(scope.translate(nodes[0], scope).type).lower().replace(", ", ",").replace(": ", ":")), STRING)
 
 
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+
+
 def _grouping(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
-    return Typed(f"CAST(GROUPING({scope.translate(nodes[0], scope).sql}) AS TINYINT)", TINYINT)
+    value = scope.translate(nodes[0], scope).sql
+    if value not in _grouping_keys(node, "grouping", scope):
+        raise scope.invalid(node, f"{shown(node)}: {shown(nodes[0])} is no key of GROUP BY")
+    return Typed(f"CAST(GROUPING({value}) AS TINYINT)", TINYINT)
+
+
+def _grouping_id(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
+    keys = _grouping_keys(node, "grouping_id", scope)
+    if nodes and [scope.translate(item, scope).sql for item in nodes] != keys:
+        raise scope.invalid(node, f"{shown(node)}: the arguments are the keys of GROUP BY, in order, or none")
+    return Typed(f"CAST(GROUPING({', '.join(keys)}) AS BIGINT)", BIGINT)
+
+
+def _grouping_keys(node: Any, name: str, scope: Scope) -> list[str]:
+    """The keys of GROUP BY with several sets, each once, in the order of the text."""
+    select: Any = node.find_ancestor(exp.Select)
+    group = select.args.get("group") if select is not None else None
+    if group is None or group.find(*_SETS) is None:
+        raise scope.invalid(node, f"{name} stands beside GROUPING SETS, ROLLUP or CUBE")
+    keys: list[Any] = list(group.expressions)
+    for word in ("rollup", "cube", "grouping_sets"):
+        keys += group.args.get(word) or ()
+    while any(isinstance(key, (*_SETS, exp.Tuple, exp.Paren)) for key in keys):
+        keys = [part for key in keys for part in _parts(key)]
+    if any(isinstance(key, exp.Literal) for key in keys) and any(item.is_star for item in select.expressions):
+        raise scope.refuse(node, f"{name} beside positions in GROUP BY and a star in process; name the keys")
+    if any(key.is_int and not 1 <= int(key.name) <= len(select.expressions) for key in keys):
+        raise scope.invalid(node, f"{name}: GROUP BY has a position outside of the select list")
+    keys = [select.expressions[int(key.name) - 1].unalias() if key.is_int else key for key in keys]
+    return list(dict.fromkeys(scope.translate(key, scope).sql for key in keys))
+
+
+def _parts(key: Any) -> list[Any]:
+    if isinstance(key, exp.Paren):
+        return [key.this]
+    is_list = isinstance(key, (*_SETS, exp.Tuple))
+    return list(key.expressions) if is_list else [key]
 
 
 def _spread(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
@@ -68,6 +107,7 @@ def _spread(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
 
 SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     **texts.SCALARS,
+    **formats.SCALARS,
     **numbers.SCALARS,
     **times.SCALARS,
     **nested.SCALARS,
@@ -76,6 +116,7 @@ SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     "typeof": (1, 1, _typeof),
     "uuid": (0, 0, fixed("CAST(UUID() AS VARCHAR)", STRING)),
     "grouping": (1, 1, _grouping),
+    "grouping_id": (0, None, _grouping_id),
     **dict.fromkeys(("explode", "explode_outer", "posexplode", "posexplode_outer"), (1, 1, _spread)),
     **{
         name: (1, 1, _conversion(type))

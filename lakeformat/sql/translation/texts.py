@@ -26,6 +26,7 @@ from lakeformat.sql.translation.spark_types import (
     INT,
     STRING,
     VOID,
+    SparkType,
     array,
 )
 from lakeformat.sql.translation.templates import fill
@@ -277,8 +278,8 @@ def _split(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
             node, "split with this limit in process: a constant, with a delimiter that is not a pattern; pass spark="
         )
     if not pattern:
-        raise scope.refuse(node, "split by an empty pattern in process; pass spark=")
-    if patterns.is_plain(pattern):
+        parts = fill("CASE WHEN $x = '' THEN [''] ELSE REGEXP_EXTRACT_ALL($x, '(?s:.)') END", x=value)
+    elif patterns.is_plain(pattern):
         parts = fill(f"STRING_SPLIT($x, {text(pattern)})", x=value)
     else:
         spelt, _ = _pattern(nodes[1], "split", scope)
@@ -291,6 +292,24 @@ def _split(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
             f"CASE WHEN LEN($x) > {limit} THEN LIST_APPEND(LIST_SLICE($x, 1, {limit - 1}), {rest}) ELSE $x END", x=parts
         )
     return Typed(parts, array(STRING))
+
+
+def _str_to_map(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
+    between, inside = (
+        literal_text(nodes[index], "str_to_map", scope) if len(nodes) > index else default
+        for index, default in ((1, ","), (2, ":"))
+    )
+    if not all(delimiter and patterns.is_plain(delimiter) for delimiter in (between, inside)):
+        raise scope.refuse(node, "str_to_map by a delimiter that is empty or a pattern in process; pass spark=")
+    if scope.translate(nodes[0], scope).type not in (STRING, VOID):
+        raise scope.refuse(node, "str_to_map of another than STRING in process; cast it")
+    position = f"INSTR(e, {text(inside)})"
+    key = f"CASE WHEN {position} > 0 THEN LEFT(e, {position} - 1) ELSE e END"
+    value = f"CASE WHEN {position} > 0 THEN SUBSTRING(e, {position} + {len(inside)}) END"
+    entries = (
+        f"LIST_TRANSFORM(STRING_SPLIT($x, {text(between)}), lambda e: STRUCT_PACK(key := {key}, value := {value}))"
+    )
+    return Typed(fill(f"MAP_FROM_ENTRIES({entries})", x=as_text(nodes[0], scope)), SparkType("map", (STRING, STRING)))
 
 
 def _lower(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
@@ -313,6 +332,7 @@ SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     "regexp_extract_all": (2, 3, _regexp_extract_all),
     "regexp_count": (2, 2, _regexp_count),
     "split": (2, 3, _split),
+    "str_to_map": (1, 3, _str_to_map),
     "sha2": (2, 2, _sha2),
     "unbase64": (1, 1, _unbase64),
 }  # fmt: skip
