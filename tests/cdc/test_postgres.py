@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from functools import partial
 from statistics import mode
@@ -1295,6 +1295,41 @@ def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
             own = Postgres(dsn, slot=format)
             a_server_crashes_within_a_sync(own, "t", execute, rows_there, crash, format)
             own.close()
+        a_transaction_has_the_number_of_one_that_a_crash_took_back(dsn, lake, execute, rows_there, crash)
+
+
+def a_transaction_has_the_number_of_one_that_a_crash_took_back(dsn, lake, execute, rows_there, crash):
+    """One that was rolled back just before the snapshot, and whose end is not on disk when the server crashes."""
+    numbers = []
+
+    def number(connection):
+        numbers.append(connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
+
+    class RolledBack(Postgres):
+        @contextmanager
+        def view(self, table, *others):
+            with psycopg.connect(dsn) as connection:
+                connection.execute("INSERT INTO t VALUES (2, 2)")
+                number(connection)
+                connection.rollback()
+            with super().view(table, *others) as view:
+                yield view
+
+    def crashes(_):
+        if len(numbers) == 1:
+            crash()
+            with psycopg.connect(dsn) as connection:
+                connection.execute("UPDATE t SET v = 5 WHERE id = 1")
+                number(connection)
+
+    execute("ALTER SYSTEM SET wal_writer_delay = '300ms'")
+    execute("SELECT pg_reload_conf()")
+    execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)")
+    with closing(RolledBack(dsn, slot="again")) as source:
+        sync_table(source, "t", lake, "d.again", on_progress=crashes)
+        sync_table(source, "t", lake, "d.again")
+    assert len(numbers) == 2
+    assert [(row["id"], row["v"]) for row in rows_of(lake.table("d.again"))] == rows_there() == [(1, 5)]
 
 
 @FORMATS

@@ -561,6 +561,9 @@ class Postgres:
                 for other in readers.others:
                     other.execute(_READ)
                     other.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(exported)))
+            # A crash would take back what is not on disk yet, and new transactions would get the numbers that the view
+            # takes for past ones.
+            self.position()
             yield PostgresView(shown, self.parse(until), readers, self, table)
 
     def has_values(self, table: SourceTable, columns: Collection[str]) -> bool:
