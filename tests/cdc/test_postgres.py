@@ -1256,7 +1256,8 @@ def test_a_wrong_policy_is_refused(arguments):
         Postgres("postgresql://localhost/d", **arguments)
 
 
-def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake):
+def test_a_server_that_restarts_and_one_that_does_not_log_changes(lake, monkeypatch):
+    monkeypatch.setattr(run, "FIRST_DELAY", 0.05)
     with running_postgres() as server:
         dsn, source = server.get_uri(), Postgres(server.get_uri())
 
