@@ -17,7 +17,7 @@ from lakeformat.codec.arrow import to_arrow
 from lakeformat.codec.variant import get as variant_get
 from lakeformat.codec.variant import variant
 from lakeformat.engines import once
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.expression import sql_text
 from lakeformat.expression.duckdb_sql import quoted, selected, text
 from lakeformat.expression.evaluation import cast
@@ -195,8 +195,15 @@ def _named(streams: Sequence[Any], position: str) -> Iterator[None]:
         )
         if stopped is not None:
             raise stopped from error
-        said = str(error).split("\n\n")[0].split("\nLINE")[0]
-        raise InvalidInput(f"SQL at {position}: {said} (in process; with spark= Spark answers)") from error
+        message = str(error).split("\n\n")[0].split("\nLINE")[0]
+        if (
+            "window expressions cannot be volatile" in message
+        ):  # From DuckDB 2.0 on, also those that may raise an error.
+            raise UnsupportedFeature(
+                f"SQL at {position}: in process, a window by an expression that may raise an error: compute it in a "
+                "subquery, and name its column in the window; or pass spark="
+            ) from error
+        raise InvalidInput(f"SQL at {position}: {message} (in process; with spark= Spark answers)") from error
 
 
 @cache

@@ -102,6 +102,8 @@ def arithmetic(kind: type, left: Typed, right: Typed, nodes: Sequence[Any], scop
     a, b = cast(left, type, scope, nodes[0]), cast(right, type, scope, nodes[1])
     if kind in (exp.Div, exp.Mod):
         sign = "/" if kind is exp.Div else "%"
+        if _is_above_zero(nodes[1]):
+            return Typed(fill(f"($x {sign} $y)", x=a, y=b), type)
         guard = "WHEN $y = -1 THEN 0 " if kind is exp.Mod and spark_types.is_integral(type) else ""
         result = fill(
             f"CASE WHEN $y IS NULL OR $x IS NULL THEN NULL WHEN $y = 0 THEN {zero} {guard}ELSE $x {sign} $y END",
@@ -112,6 +114,11 @@ def arithmetic(kind: type, left: Typed, right: Typed, nodes: Sequence[Any], scop
     # Not as operators: DuckDB would move constants to the other side of comparisons, where nothing overflows.
     name = {exp.Add: "ADD", exp.Sub: "SUBTRACT", exp.Mul: "MULTIPLY"}[kind]
     return Typed(fill(f"{name}($x, $y)", x=a, y=b), type)
+
+
+def _is_above_zero(node: Any) -> bool:
+    """Whether it is a number above zero, by which every division has a result."""
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.name) > 0
 
 
 def compared(sign: str, nodes: Sequence[Any], scope: Scope) -> Typed:
