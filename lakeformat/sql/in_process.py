@@ -196,9 +196,8 @@ def _named(streams: Sequence[Any], position: str) -> Iterator[None]:
         if stopped is not None:
             raise stopped from error
         message = str(error).split("\n\n")[0].split("\nLINE")[0]
-        if (
-            "window expressions cannot be volatile" in message
-        ):  # From DuckDB 2.0 on, also those that may raise an error.
+        # From DuckDB 2.0 on, expressions that may raise an error are.
+        if "window expressions cannot be volatile" in message:
             raise UnsupportedFeature(
                 f"SQL at {position}: in process, a window by an expression that may raise an error: compute it in a "
                 "subquery, and name its column in the window; or pass spark="

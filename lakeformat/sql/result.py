@@ -131,7 +131,7 @@ class Result:
             return f"<p>{escape(repr(self))}</p>"
         first = self._first(_SHOWN + 1)
         columns = [map(_cell, column.to_pylist()) for column in first.slice(0, _SHOWN).columns]
-        caption = f"the first {_SHOWN} rows" if len(first) > _SHOWN else f"{count_text(len(first), 'row')}"
+        caption = f"the first {_SHOWN} rows" if len(first) > _SHOWN else count_text(len(first), "row")
         return html.table(caption, first.column_names, zip(*columns, strict=True))
 
     @property
