@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from functools import partial
 from statistics import mode
-from threading import Event
+from threading import Event, Timer
 
 import numpy as np
 import psycopg
@@ -159,6 +159,28 @@ def test_connections_read_a_snapshot_together_in_one_view(server, lake):
     source.close()
     with pytest.raises(InvalidInput, match="readers=0"):
         Postgres(server.dsn, readers=0)
+
+
+def test_settings_of_the_database_neither_end_a_sync_nor_change_its_values(server, source, lake):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, fee money, takes interval, part regclass)")
+    value = "'1234.5', '1 mon 02:03', 'pg_catalog.pg_class'"
+    for id, settings in [(1, {}), (2, {"IntervalStyle": "sql_standard", "quote_all_identifiers": "on"})]:
+        for name, setting in settings.items():
+            server.execute(f"ALTER DATABASE {server.info.dbname} SET {name} = '{setting}'")
+        server.execute(f"INSERT INTO t VALUES ({id}, {value})")
+        sync_table(source, "t", lake, "d.t")
+        source.close()
+    rows = rows_of(lake.table("d.t"))
+    assert {**rows[0], "id": 2} == rows[1]
+    assert (rows[0]["fee"], rows[0]["takes"], rows[0]["part"]) == ("$1,234.50", "P1MT2H3M", "pg_class")
+
+    server.execute(f"ALTER DATABASE {server.info.dbname} SET statement_timeout = '300ms'")
+    with closing(psycopg.connect(server.dsn)) as other:
+        other.execute("SET statement_timeout = 0; LOCK TABLE t")
+        released = Timer(1, other.rollback)
+        released.start()
+        assert sync_table(source, "t", lake, "d.u").snapshot_rows == 2
+        released.join()
 
 
 def test_a_table_that_was_rolled_back_to_before_what_is_acknowledged_goes_on_from_there(server, source, lake):
@@ -1109,6 +1131,9 @@ def test_a_value_that_its_column_cannot_hold_is_null_or_text_where_that_is_allow
     server.execute("UPDATE t SET due = '24:00' WHERE id = 1")
     with pytest.raises(InvalidInput, match=r"column 'due' \(time\) holds a value that .* cannot: .*on_misfit='null'"):
         sync_table(stopping, "t", lake, "d.t")
+    server.execute("CREATE TABLE due (id int PRIMARY KEY, due time); INSERT INTO due VALUES (1, '24:00')")
+    with pytest.raises(InvalidInput, match="column 'due' holds a value that .* cannot: .*on_misfit='null'"):
+        sync_table(Postgres(server.dsn, f"{server.info.dbname}_due"), "due", lake, "d.due")
     stopping.close()
     sync()
     assert {row["id"]: row for row in rows_of(table)}[1]["due"] is None

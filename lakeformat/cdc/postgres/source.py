@@ -68,6 +68,7 @@ _LOST = (
     "53300",
 )  # SQLSTATEs of connections that drop, of a server that stops or starts, and of too many connections.
 _SETTINGS = {
+    "statement_timeout": "0",  # A role has one for its queries; a snapshot takes as long as its table.
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "IntervalStyle": "iso_8601",
@@ -75,6 +76,8 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "client_encoding": "UTF8",
     "search_path": "",
+    "lc_monetary": "C",
+    "quote_all_identifiers": "off",
     "row_security": "off",  # Raise an error, do not hide rows, if a policy applies.
     "idle_in_transaction_session_timeout": "0",  # The snapshot's connection is idle while a chunk is committed.
 }
@@ -926,11 +929,11 @@ class PostgresView:
             columns = _csv_columns(data, types)
         except pa.ArrowInvalid:  # `to_values` parses more, and names the column of a value that it cannot.
             columns = _csv_columns(data, [pa.binary()] * len(types))
-        misfits, type = self._source.misfits, PostgresType("text")
+        misfits = self._source.misfits
         arrays = [
             column
             if column.type == schema.field(field.name).type and not pa.types.is_binary(column.type)
-            else misfits.converted(self._table.name, self._table.key, field, column, _converter(field, type))
+            else misfits.converted(self._table.name, self._table.key, field, column, _converter(field))
             for field, column in zip(fields, columns, strict=False)
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
@@ -953,7 +956,7 @@ class PostgresView:
         return self._source._only(self._table.name)
 
 
-def _converter(field: Field, type: PostgresType) -> Callable[[pa.Array], pa.Array]:
+def _converter(field: Field, type: PostgresType | None = None) -> Callable[[pa.Array], pa.Array]:
     return lambda texts: postgres_types.to_values(field.name, texts, type, field.type)
 
 

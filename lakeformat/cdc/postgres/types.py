@@ -88,7 +88,7 @@ def is_parsed_by_arrow(type: Type) -> bool:
     return isinstance(type, Scalar) and type.kind in _PARSED_BY_ARROW
 
 
-def to_values(column: str, texts: pa.Array, type: PostgresType, target: Type) -> pa.Array:
+def to_values(column: str, texts: pa.Array, type: PostgresType | None, target: Type) -> pa.Array:
     """Values parsed from text (binary, UTF-8), written with `DateStyle` ISO, `TimeZone` UTC and `bytea_output` hex."""
     assert isinstance(target, Scalar), target
     read = _READERS.get(target.kind, _cast)
@@ -96,7 +96,7 @@ def to_values(column: str, texts: pa.Array, type: PostgresType, target: Type) ->
         return read(texts, to_arrow(target))
     except pa.ArrowInvalid as error:
         raise InvalidInput(
-            f"column {column!r} ({type.name}) holds a value that {target} cannot: {error}. Leave the column out "
+            f"column {column!r}{f' ({type.name})' if type else ''} holds a value that {target} cannot: {error}. Leave the column out "
             "(exclude_columns), take it as text (text_columns), or such values as NULL (on_misfit='null')"
         ) from error
 
