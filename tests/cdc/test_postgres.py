@@ -1132,7 +1132,7 @@ def test_a_value_that_its_column_cannot_hold_is_null_or_text_where_that_is_allow
     with pytest.raises(InvalidInput, match=r"column 'due' \(time\) holds a value that .* cannot: .*on_misfit='null'"):
         sync_table(stopping, "t", lake, "d.t")
     server.execute("CREATE TABLE due (id int PRIMARY KEY, due time); INSERT INTO due VALUES (1, '24:00')")
-    with pytest.raises(InvalidInput, match="column 'due' holds a value that .* cannot: .*on_misfit='null'"):
+    with pytest.raises(InvalidInput, match=r"column 'due' holds a value that .* cannot: .*on_misfit='null'"):
         sync_table(Postgres(server.dsn, f"{server.info.dbname}_due"), "due", lake, "d.due")
     stopping.close()
     sync()

@@ -95,8 +95,9 @@ def to_values(column: str, texts: pa.Array, type: PostgresType | None, target: T
     try:
         return read(texts, to_arrow(target))
     except pa.ArrowInvalid as error:
+        source_type = f" ({type.name})" if type else ""
         raise InvalidInput(
-            f"column {column!r}{f' ({type.name})' if type else ''} holds a value that {target} cannot: {error}. Leave the column out "
+            f"column {column!r}{source_type} holds a value that {target} cannot: {error}. Leave the column out "
             "(exclude_columns), take it as text (text_columns), or such values as NULL (on_misfit='null')"
         ) from error
 
