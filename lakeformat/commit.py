@@ -22,8 +22,8 @@ from lakeformat.errors import (
 )
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.log import log
-from lakeformat.model.operation import Operation, new_files
-from lakeformat.model.snapshot import Outcome, Plan, Snapshot, Stamp
+from lakeformat.model.operation import Append, Create, Operation, Overwrite, Rewrite, RowCounts, RowDelta, new_files
+from lakeformat.model.snapshot import CHANGED_ROWS, Outcome, Plan, Snapshot, Stamp
 from lakeformat.storage.head import Head, load_newest
 from lakeformat.storage.store import Store
 
@@ -90,6 +90,8 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
                 discard(store, new_files(operation))
                 raise
             plan = view.plan(operation, stamp(attempt))
+            is_base = loaded is not None and loaded.version == view.version
+            plan = replace(plan, snapshot=counted(plan.snapshot, operation, is_base))
             assert plan.root_path not in plan.files, plan
             store.write_many(plan.files)
         except StoreError as error:
@@ -172,6 +174,23 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
             if not doubt.may_land:
                 discard(store, doubt.plan.files)
     return None
+
+
+def counted(snapshot: Snapshot, operation: Operation, is_base: bool) -> Snapshot:
+    """The snapshot with the counts of changed rows that the operation has. An overwrite is evaluated again on every
+    base, and what it deletes was counted on the one it was planned on: `is_base`."""
+    match operation:
+        case Append(counts=counts) | Overwrite(counts=counts) | Rewrite(counts=counts) | RowDelta(counts=counts):
+            if counts is None:
+                return snapshot
+        case Create(added=added, adopts=False) if added:
+            counts = RowCounts(inserted=sum(file.row_count for file in added))
+        case _:
+            return snapshot
+    deleted = counts.deleted if is_base or not isinstance(operation, Overwrite) else None
+    values = zip(CHANGED_ROWS, (counts.updated, deleted, counts.inserted), strict=True)
+    known = {name: count for name, count in values if count is not None}
+    return replace(snapshot, figures={**snapshot.figures, **known})
 
 
 def newest(store: Store, format: Format, loaded: AnyView | None = None) -> AnyView:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import Merge
+from lakeformat.model.operation import RowCounts
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     Adopted,
@@ -105,9 +106,12 @@ class Source(Protocol):
         """Delete files for the rows to which a clause applies, or only for those that a clause deletes."""
         ...
 
-    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+    def write_by_key(
+        self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask
+    ) -> tuple[list[WrittenFile], RowCounts | None]:
         """The results for the rows of `tasks` and of the source, as rows by key with row kinds, for tables that merge
-        rows by key. The tasks read `merge.reading`, each in one partition and bucket. Raises as `decide`."""
+        rows by key; and the counts of rows that clauses changed, if they are known. The tasks read `merge.reading`,
+        each in one partition and bucket. Raises as `decide`."""
         ...
 
     def close(self) -> None: ...
@@ -128,3 +132,5 @@ class Decided:
 
     touched: frozenset[str]  # As in `ReadTask.paths`.
     choices: Any
+    updated: int  # Rows of the table.
+    deleted: int

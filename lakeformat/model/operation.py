@@ -29,6 +29,15 @@ class OperationKind(StrEnum):
     REWRITE_MANIFESTS = "rewrite manifests"
 
 
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """The rows that a change updated, deleted and inserted; None: not known."""
+
+    updated: int | None = 0
+    deleted: int | None = 0
+    inserted: int | None = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What every operation carries.
@@ -79,6 +88,7 @@ class Evolve:
 class Append:
     request: Request
     added: tuple[WrittenFile, ...]
+    counts: RowCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +115,7 @@ class Overwrite:
     pinned_to: int | None = None
     kind: OperationKind = OperationKind.OVERWRITE  # Or TRUNCATE, DELETE.
     is_dynamic: bool = False  # The scope is the partitions of `added`.
+    counts: RowCounts | None = None  # `deleted` on the base that the caller read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +138,7 @@ class Rewrite:
     condition: Expression = ALWAYS
     isolation: str | None = None  # "serializable", "snapshot", or None: neither is checked.
     upgraded: tuple[tuple[str, int], ...] = ()  # Files that are upgraded: (path, level).
+    counts: RowCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +163,7 @@ class RowDelta:
         None  # Others' changes after that snapshot to rows that may satisfy `condition` are conflicts too.
     )
     reads: frozenset[str] = frozenset()  # Columns from which the new values of other columns were computed.
+    counts: RowCounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.schema import Schema
 
 STREAMS = "lakeformat.streams"  # The largest number that each stream has committed, by its user.
+CHANGED_ROWS = ("rows_updated", "rows_deleted", "rows_inserted")  # By the statement, whatever files it wrote.
 _FOLLOWS = "cdc."  # Prefix: how far the rows follow a database.
 _OF_THE_COMMIT = "cdc.committed-ms"
 COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
@@ -56,7 +57,7 @@ class Snapshot:
     total_rows: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     partitions: tuple[PartitionChange, ...] | None = None  # None: not computed, as in a table's history.
-    # Counts of the changelog, and without `partitions` those that snapshot metadata has, by name.
+    # Counts of the changelog and of changed rows, and without `partitions` those that snapshot metadata has, by name.
     figures: Mapping[str, int] = field(default_factory=dict)
     attempts: int = 1
     milliseconds: int = 0
@@ -110,8 +111,9 @@ class Snapshot:
     def metrics(self) -> dict[str, int | None]:
         """The figures of the commit, by the nouns of Paimon's commit metrics: its duration in milliseconds, attempts
         and generated snapshots (a verb makes one); partitions and Paimon's buckets written; files, rows and bytes added
-        and removed, of which a compaction's also stand under `compacted_...`; and files and rows of the changelog. None
-        is not known, as of most counts in a table's history."""
+        and removed, of which a compaction's also stand under `compacted_...`; the rows that an append, overwrite,
+        delete, update or merge updated, deleted and inserted; and files and rows of the changelog. None is not known,
+        as of most counts in a table's history."""
         counts = {name: self._figure(name) for name in COUNTS}
         is_compaction = self.kind in ("compact", "replace")
         return {
@@ -121,6 +123,7 @@ class Snapshot:
             "partitions_written": None if self.partitions is None else len(self.partitions),
             "buckets_written": None if self.partitions is None else sum(part.buckets for part in self.partitions),
             **counts,
+            **{name: self.figures.get(name) for name in CHANGED_ROWS},
             **{f"compacted_{name}": counts[name] if is_compaction else 0 for name in COUNTS[:4]},
             "changelog_files": self.figures.get("changelog_files"),
             "changelog_rows": self.figures.get("changelog_rows"),

@@ -14,18 +14,21 @@ from lakeformat.engines import once
 from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
 from lakeformat.model import html
-from lakeformat.model.snapshot import Snapshot
+from lakeformat.model.snapshot import CHANGED_ROWS, Snapshot
 from lakeformat.model.wording import count_text
 from lakeformat.reading import frames
 
 _SHOWN = 20  # Rows in a notebook.
 _HELD_BYTES = 64 << 20  # Larger results are streamed.
+# As Spark's MERGE calls them.
+_CHANGED = ("num_affected_rows", "num_updated_rows", "num_deleted_rows", "num_inserted_rows")
 METRICS = pa.schema(
     [
         ("operation", pa.string()),
         ("snapshot_id", pa.int64()),
         ("rows_added", pa.int64()),
         ("rows_removed", pa.int64()),
+        *((name, pa.int64()) for name in _CHANGED),
         ("files_added", pa.int64()),
         ("files_removed", pa.int64()),
         ("bytes_added", pa.int64()),
@@ -187,12 +190,15 @@ def metrics(snapshot: Snapshot | None) -> Result:
             "total_rows": None,
         }
     else:
+        changed = [snapshot.figures.get(name) for name in CHANGED_ROWS]
+        affected = sum(count for count in changed if count is not None)
         row = {
             "operation": snapshot.kind,
             "snapshot_id": snapshot.id,
             **{
                 name: getattr(snapshot, name) for name in ("rows_added", "rows_removed", "files_added", "files_removed")
             },
+            **dict(zip(_CHANGED, (None if None in changed else affected, *changed), strict=True)),
             "bytes_added": snapshot.bytes_added,
             "bytes_removed": snapshot.bytes_removed,
             "partitions": None if snapshot.partitions is None else len(snapshot.partitions),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeformat.model.operation import Append
+from lakeformat.model.operation import Append, RowCounts
+from lakeformat.verbs import rows
 from lakeformat.verbs.change import Change
 from lakeformat.verbs.placing import with_lookup
 
@@ -14,4 +15,6 @@ def append(change: Change, data: Any) -> Append | None:
     task = change.view.layout(from_files=True)
     task = task if task.keyed is None else with_lookup(change.view, task)
     added = tuple(change.engine.write(change.files, data, task))
-    return Append(request=change.request, added=added) if added else None
+    # In a table that merges rows by key, a row may replace another.
+    counts = None if task.keyed is not None else RowCounts(inserted=rows.row_count(added))
+    return Append(request=change.request, added=added, counts=counts) if added else None

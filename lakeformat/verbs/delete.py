@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowCounts, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
@@ -24,7 +24,13 @@ def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDe
     if rest == ALWAYS and change.view.partitions.chooses_files(scope):
         data_files = change.view.files(condition)
         return (
-            Overwrite(request=change.request, added=(), scope=scope, kind=OperationKind.DELETE)
+            Overwrite(
+                request=change.request,
+                added=(),
+                scope=scope,
+                kind=OperationKind.DELETE,
+                counts=RowCounts(deleted=change.view.count(scope)),
+            )
             if len(data_files)
             else None
         )
@@ -32,9 +38,11 @@ def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDe
     beside = change.view.delete_layout(data_files, OperationKind.DELETE)
     if beside is not None and not change.view.pruning.matching_wholly(data_files, condition).all():
         marked = rows.mark(change, data_files, condition, beside)
-        return rows.delta(change, OperationKind.DELETE, condition, marked, ()) if marked else None
+        counts = RowCounts(deleted=rows.marked_rows(marked, beside))
+        return rows.delta(change, OperationKind.DELETE, condition, marked, (), counts) if marked else None
     touched = rows.touch(change, condition)
     if not touched.paths:
         return None
     added = rows.rewrite(change, touched.mixed, delete_where=condition)
-    return rows.replacement(change, OperationKind.DELETE, scope, condition, touched, added)
+    counts = RowCounts(deleted=touched.row_count)
+    return rows.replacement(change, OperationKind.DELETE, scope, condition, touched, added, counts)

@@ -34,7 +34,7 @@ from lakeformat.model.merge import (
     prepare,
     sides_of,
 )
-from lakeformat.model.operation import Append, OperationKind, Rewrite, RowDelta
+from lakeformat.model.operation import Append, OperationKind, Rewrite, RowCounts, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
@@ -250,7 +250,8 @@ def _by_key(change: Change, source: Source, merge: Merge, layout: WriteTask, con
     key = (*layout.keyed.merge.key, *(by.source for by in layout.partition_by))
     needed = [column.name for column in merge.reading(key)]
     tasks = change.keyed.scan_by_bucket(needed, condition)
-    added = tuple(source.write_by_key(merge, tasks, with_lookup(change.view, layout)))
+    written, counts = source.write_by_key(merge, tasks, with_lookup(change.view, layout))
+    added = tuple(written)
     if not added:
         return None
     return RowDelta(
@@ -259,6 +260,7 @@ def _by_key(change: Change, source: Source, merge: Merge, layout: WriteTask, con
         read_at=change.view.snapshot_id,
         condition=condition,
         kind=OperationKind.MERGE,
+        counts=counts,
     )
 
 
@@ -279,13 +281,19 @@ def _by_file(
         merge = keeping(merge, fields[len(change.view.schema.fields) :])
     tasks = change.view.tasks(touched, (*(fields if marking is None else merge.surviving), POSITION), alone=True)
     added = tuple(source.write(merge, decided, tasks, layout, whole=marking is None))
+    # Beside the inserted rows are the updated ones or, of whole files, all that stay.
+    beside = decided.updated if marking is not None else rows.live_rows(tasks)
+    if beside is not None and marking is None:
+        beside -= decided.deleted
+    inserted = None if beside is None else rows.row_count(added) - beside
+    counts = RowCounts(decided.updated, decided.deleted, inserted)
     if marking is not None and len(touched):
         added = (*added, *_marked(change, source, merge, decided, marking, added))
     if not added and not len(touched):
         return None
     isolation = change.view.isolation(OperationKind.MERGE)
     if isolation != "serializable" and not len(touched):
-        return Append(request=change.request, added=added)
+        return Append(request=change.request, added=added, counts=counts)
     paths, read_at = tuple(touched.paths.to_pylist()), change.view.snapshot_id
     if marking is not None:
         return RowDelta(
@@ -296,6 +304,7 @@ def _by_file(
             condition=condition,
             kind=OperationKind.MERGE,
             isolation=isolation,
+            counts=counts,
         )
     scope, _ = split(condition, change.view.schema.partitioning.columns)
     return Rewrite(
@@ -307,6 +316,7 @@ def _by_file(
         read_at=read_at,
         condition=condition,
         isolation=isolation,
+        counts=counts,
     )
 
 
@@ -364,6 +374,7 @@ def _by_column(
         kind=OperationKind.MERGE,
         isolation=change.view.isolation(OperationKind.MERGE),
         reads=frozenset(reads),
+        counts=RowCounts(decided.updated, decided.deleted, rows.row_count(added)),
     )
 
 

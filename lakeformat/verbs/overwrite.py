@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from lakeformat.dialects.dialect import AnyView
 from lakeformat.engines import once
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.log import log
-from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Overwrite, Rewrite, RowCounts, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
@@ -94,7 +94,13 @@ def replace_rows(
     """The operation that replaces the rows for which `condition` is true by `added`."""
     scope, rest = split(condition, change.view.schema.partitioning.columns)
     if rest == ALWAYS and change.view.partitions.chooses_files(scope):
-        return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to)
+        return Overwrite(
+            request=change.request,
+            added=added,
+            scope=scope,
+            pinned_to=pinned_to,
+            counts=_counts(change, added, lambda: change.view.count(scope)),
+        )
     touched = rows.touch(change, condition)
     kept = rows.rewrite(change, touched.mixed, delete_where=condition)
     return Rewrite(
@@ -105,6 +111,7 @@ def replace_rows(
         pinned_to=pinned_to,
         kind=OperationKind.OVERWRITE,
         read_at=change.view.snapshot_id,
+        counts=_counts(change, added, lambda: touched.row_count),
     )
 
 
@@ -151,6 +158,20 @@ def replace_partitions(
     place inside or outside of them, loses its rows in these partitions."""
     scope = change.view.partitions.scope_of(partitions)
     if change.view.partitions.chooses_files(scope):
-        return Overwrite(request=change.request, added=added, scope=scope, pinned_to=pinned_to, is_dynamic=True)
+        return Overwrite(
+            request=change.request,
+            added=added,
+            scope=scope,
+            pinned_to=pinned_to,
+            is_dynamic=True,
+            counts=_counts(change, added, lambda: change.view.count(scope)),
+        )
     condition = bind(change.view.partitions.rows_in(partitions), change.view.schema.fields)
     return replace_rows(change, condition, added, pinned_to)
+
+
+def _counts(change: Change, added: tuple[WrittenFile, ...], deleted: Callable[[], int | None]) -> RowCounts | None:
+    """None in a table that merges rows by key, where rows that are replaced or written may share a key."""
+    if change.view.keyed is not None:
+        return None
+    return RowCounts(deleted=deleted(), inserted=rows.row_count(added))

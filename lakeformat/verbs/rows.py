@@ -7,7 +7,7 @@ rows by key say what becomes of the existing ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.dataclass import dataclass
-from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Rewrite, RowCounts, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
@@ -25,7 +25,10 @@ from lakeformat.model.predicate import (
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     LAST_UPDATED,
+    Content,
+    DeleteFile,
     DeleteTask,
+    FilesTask,
     MarkTask,
     MergeEngine,
     RewriteTask,
@@ -43,6 +46,7 @@ class Touched:
 
     whole: Any
     mixed: Any
+    row_count: int | None = None  # Rows for which it is true.
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -72,8 +76,39 @@ def touch(change: Change, condition: Expression, whole_files: bool = True) -> To
     )
     rest = data_files.filter(pa.array(~whole))
     tasks = change.view.tasks(rest, change.view.schema.fields, condition, alone=True)
-    hits = np.array([count > 0 for count in change.engine.count(change.files, tasks)], bool)
-    return Touched(data_files.filter(pa.array(whole)), rest.filter(pa.array(hits, pa.bool_())))
+    counts = np.array(change.engine.count(change.files, tasks), np.int64)
+    wholly = data_files.filter(pa.array(whole))
+    live = live_rows(change.view.tasks(wholly, change.view.schema.fields)) if len(wholly) else 0
+    hits = rest.filter(pa.array(counts > 0, pa.bool_()))
+    return Touched(wholly, hits, None if live is None else live + int(counts.sum()))
+
+
+def row_count(files: Iterable[WrittenFile]) -> int:
+    """The rows that new data files add: not those of columns beside the existing rows of other files."""
+    return sum(
+        file.row_count
+        for file in files
+        if file.content is Content.DATA and not file.refers_to and file.first_row_id is None
+    )
+
+
+def live_rows(tasks: Sequence[FilesTask]) -> int | None:
+    """The rows that the deletes of the tasks' files leave; None if metadata does not say."""
+    deleted = vector_rows(file for task in tasks for some in task.deletes for file in some)
+    return None if deleted is None else sum(task.row_count for task in tasks) - deleted
+
+
+def vector_rows(deletes: Iterable[DeleteFile]) -> int | None:
+    """The rows that deletion vectors delete; None if there are other deletes, which may delete a row twice."""
+    counts = [file.row_count if file.content is Content.DELETION_VECTORS else None for file in deletes]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def marked_rows(marked: Sequence[WrittenFile], layout: DeleteTask) -> int | None:
+    """The rows that new delete files delete, beside those that the files before them had deleted; None: not known."""
+    paths = {path for file in marked for path in file.refers_to}
+    earlier = vector_rows(file for target in layout.targets if target.path in paths for file in target.deletes)
+    return None if earlier is None else sum(file.row_count for file in marked) - earlier
 
 
 def without_blobs(fields: tuple[Field, ...], layouts: Sequence[WriteTask], reads: Collection[str]) -> tuple[Field, ...]:
@@ -137,8 +172,15 @@ def by_key(
     added = tuple(file for written in change.engine.rewrite(change.files, tasks) for file in written)
     if not added:
         return None
+    count = row_count(added)
+    counts = RowCounts(deleted=count) if row_kind == RowKind.DELETE else RowCounts(updated=count)
     return RowDelta(
-        request=change.request, added=added, read_at=change.view.snapshot_id, condition=condition, kind=kind
+        request=change.request,
+        added=added,
+        read_at=change.view.snapshot_id,
+        condition=condition,
+        kind=kind,
+        counts=counts,
     )
 
 
@@ -148,6 +190,7 @@ def delta(
     condition: Expression,
     marked: tuple[WrittenFile, ...],
     rows: tuple[WrittenFile, ...],
+    counts: RowCounts | None,
 ) -> RowDelta:
     return RowDelta(
         request=change.request,
@@ -157,6 +200,7 @@ def delta(
         condition=condition,
         kind=kind,
         isolation=change.view.isolation(kind),
+        counts=counts,
     )
 
 
@@ -167,6 +211,7 @@ def replacement(
     condition: Expression,
     touched: Touched,
     added: tuple[WrittenFile, ...],
+    counts: RowCounts,
 ) -> Rewrite:
     return Rewrite(
         request=change.request,
@@ -177,4 +222,5 @@ def replacement(
         read_at=change.view.snapshot_id,
         condition=condition,
         isolation=change.view.isolation(kind),
+        counts=counts,
     )

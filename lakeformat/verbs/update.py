@@ -13,7 +13,7 @@ from lakeformat.commit import discard
 from lakeformat.dialects.dialect import ColumnFiles
 from lakeformat.errors import InvalidInput, NotFound
 from lakeformat.expression import sql_text
-from lakeformat.model.operation import OperationKind, Rewrite, RowDelta
+from lakeformat.model.operation import OperationKind, Rewrite, RowCounts, RowDelta
 from lakeformat.model.predicate import (
     ALWAYS,
     NEVER,
@@ -72,20 +72,23 @@ def update(
         except BaseException:
             discard(change.store, (file.path for file in marked))  # No commit was tried, so no snapshot can have them.
             raise
-        return rows.delta(change, OperationKind.UPDATE, condition, marked, changed) if marked else None
+        counts = RowCounts(updated=rows.row_count(changed))
+        return rows.delta(change, OperationKind.UPDATE, condition, marked, changed, counts) if marked else None
     scope, _ = split(condition, change.view.schema.partitioning.columns)
     touched = rows.touch(change, condition, whole_files=False)
     if not touched.paths:
         return None
     added = rows.rewrite(change, touched.mixed, assignments=tuple(assignments.items()), update_where=condition)
-    return rows.replacement(change, OperationKind.UPDATE, scope, condition, touched, added)
+    counts = RowCounts(updated=touched.row_count)
+    return rows.replacement(change, OperationKind.UPDATE, scope, condition, touched, added, counts)
 
 
 def _by_column(
     change: Change, column_files: ColumnFiles, assignments: Mapping[str, Expression], condition: Expression
 ) -> RowDelta | None:
     """Files with new values of the assigned columns, beside the rows' own files."""
-    touched = rows.touch(change, condition, whole_files=False).mixed
+    hit = rows.touch(change, condition, whole_files=False)
+    touched, counts = hit.mixed, RowCounts(updated=hit.row_count)
     layouts = column_files.layouts(touched, tuple(assignments))
     fields = change.view.schema.fields
     reads = frozenset().union(columns_of(condition), *(columns_of(value) for value in assignments.values()))
@@ -97,7 +100,9 @@ def _by_column(
         for task, layout in zip(change.view.tasks(touched, read, alone=True), layouts, strict=True)
     ]
     added = tuple(file for files in change.engine.rewrite(change.files, tasks) for file in files)
-    return replace(rows.delta(change, OperationKind.UPDATE, condition, (), added), reads=reads) if added else None
+    if not added:
+        return None
+    return replace(rows.delta(change, OperationKind.UPDATE, condition, (), added, counts), reads=reads)
 
 
 def assigned(values: Mapping[str, Any], fields: tuple[Field, ...]) -> dict[str, Expression]:

@@ -21,6 +21,7 @@ from lakeformat.engines.row_level import deletes, marks, outcomes
 from lakeformat.engines.written import Copied
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
+from lakeformat.model.operation import RowCounts
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
     CHANGED,
@@ -79,7 +80,8 @@ class ArrowSource:
         decided = self._run(lambda task: decide(self._store, index, task, room), tasks)
         choices = {task.paths[0]: choice for task, choice in zip(tasks, decided, strict=True) if choice is not None}
         unmatched = rest(self._rows, index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else np.zeros(0, np.int64)
-        return Decided(frozenset(choices), (choices, unmatched))
+        counts = sum((changes_of(merge, choice.clauses) for choice in choices.values()), np.zeros(2, np.int64))
+        return Decided(frozenset(choices), (choices, unmatched), *counts.tolist())
 
     def write(
         self,
@@ -130,13 +132,20 @@ class ArrowSource:
         written = self._run(work, [(target,) for target in layout.targets] if alone else [layout.targets])
         return [file for files in written for file in files]
 
-    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
-        return worker.write(self._store, self._by_key(merge, tasks), layout)
+    def write_by_key(
+        self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask
+    ) -> tuple[list[WrittenFile], RowCounts]:
+        changes, fresh = np.zeros(2, np.int64), np.zeros(1, np.int64)
+        written = worker.write(self._store, self._by_key(merge, tasks, changes, fresh), layout)
+        return written, RowCounts(*changes.tolist(), *fresh.tolist())
 
     def close(self) -> None:
         self._rows = Rows(self._rows.table.slice(0, 0))
 
-    def _by_key(self, merge: Merge, tasks: Sequence[ReadTask]) -> Iterator[pa.RecordBatch]:
+    def _by_key(
+        self, merge: Merge, tasks: Sequence[ReadTask], changes: np.ndarray, fresh: np.ndarray
+    ) -> Iterator[pa.RecordBatch]:
+        """The resulting rows; adds to `changes` those that are updated and deleted, and to `fresh` those inserted."""
         index = outcomes.Index(merge, self._rows)
         right = assigning(merge, self._rows)
         for task in tasks:
@@ -145,12 +154,21 @@ class ArrowSource:
                 rows, clauses, right_rows = outcomes.decide(index, target)
                 choice, beside = np.full(target.num_rows, outcomes.NONE, np.int8), np.zeros(target.num_rows, np.int64)
                 choice[rows], beside[rows] = clauses, right_rows
+                changes += changes_of(merge, clauses)
                 for some in _windows(right, target.num_rows, rows[right_rows >= 0], right_rows[right_rows >= 0]):
                     source = partial(_taken, right, beside[some])
                     yield outcomes.by_key(merge, _sliced(target, some), choice[some], source)[0]
         if merge.clauses_of(Group.NOT_MATCHED):
             for batch in inserted(merge, self._rows, rest(self._rows, index.matched())):
+                fresh += batch.num_rows
                 yield outcomes.of_kind(batch, RowKind.INSERT)
+
+
+def changes_of(merge: Merge, clauses: np.ndarray) -> np.ndarray:
+    """The numbers of rows that are updated and deleted, of rows to which these clauses apply."""
+    acts = (np.array([clause.act is act for clause in merge.clauses], bool) for act in (Act.UPDATE, Act.DELETE))
+    numbers = np.bincount(clauses[clauses != outcomes.NONE], minlength=len(merge.clauses))
+    return np.array([numbers[is_act].sum() for is_act in acts], np.int64)
 
 
 def _of_act(choice: Choice, merge: Merge, act: Act) -> Choice:

@@ -84,6 +84,7 @@ class PartResult:
     touched: tuple[str, ...] = ()  # As in `ReadTask.paths`: files with rows that change.
     matched: bytes = b""  # The rows of the source that were matched, as a bitmap,
     row_count: int = 0  # of so many.
+    changes: tuple[int, int] = (0, 0)  # Rows that are updated, and deleted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,9 @@ class MergeByParts:
             decided.append(Part(touched, self._kept(outcomes.DECISIONS, result.beside)))
         paths = frozenset(path for result in results for path in result.touched)
         inserts = bool(merge.clauses_of(Group.NOT_MATCHED))
-        return Decided(paths, ([part for part in decided if part.tasks], _matched(results) if inserts else None))
+        choices = [part for part in decided if part.tasks], _matched(results) if inserts else None
+        updated, deleted = (sum(numbers) for numbers in zip(*((0, 0), *(r.changes for r in results)), strict=True))
+        return Decided(paths, choices, updated, deleted)
 
     def write(
         self,
@@ -234,17 +237,20 @@ def divided(tasks: Sequence[FilesTask], workers: int) -> list[Part]:
 def _decide(merge: Merge, staged: Staged, layout: WriteTask, store: Store, part: Part) -> PartResult:
     index = outcomes.Index(merge, staged.load(store, merge.deciding(SOURCE)))
     touched: list[str] = []
+    changes = np.zeros(2, np.int64)
 
     def decisions() -> Iterator[pa.RecordBatch]:
         for task in part.tasks:
             choice = arrow_merge.decide(store, index, task)
             if choice is not None:
                 touched.append(task.paths[0])
+                changes[:] += arrow_merge.changes_of(merge, choice.clauses)
                 yield _decisions(task.paths[0], choice)
 
     written = worker.write(store, decisions(), layout)
     matched = bitmap.encode(index.matched()) if merge.clauses_of(Group.NOT_MATCHED) else b""
-    return PartResult([], written, tuple(touched), matched, index.source.table.num_rows)
+    updated, deleted = changes.tolist()
+    return PartResult([], written, tuple(touched), matched, index.source.table.num_rows, (updated, deleted))
 
 
 def _write(

@@ -30,6 +30,7 @@ from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.expression import canonical
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.merge import Merge
+from lakeformat.model.operation import RowCounts
 from lakeformat.model.schema import (
     NO_ID,
     Field,
@@ -180,7 +181,7 @@ def decide_by_key(
     yield _answer(lambda: worker.write(store, outcomes.results_by_key(merge, batches), task))
 
 
-def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> list[WrittenFile]:
+def merged_by_key(merge: Merge, layout: WriteTask, store: Store, unit: Unit) -> tuple[list[WrittenFile], RowCounts]:
     fields = tuple(Field(NO_ID, f"c{index}", field.type) for index, field in enumerate(merge.source))
     tasks = [
         replace(task, fields=tuple(find_field(task.fields, field.name) for field in fields)) for task in unit.source

@@ -108,6 +108,8 @@ def _files(answer: Any) -> list[WrittenFile]:
     match answer:
         case (int(), made):
             return _files(made)
+        case (list(files), _):
+            return files
         case PartResult(files, beside):
             return [*files, *beside]
         case list(files):

@@ -26,7 +26,8 @@ from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.evolution import number
-from lakeformat.model.merge import SOURCE, TARGET, Group, Merge, flat_name
+from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
+from lakeformat.model.operation import RowCounts
 from lakeformat.model.predicate import columns_of, functions_of
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
 from lakeformat.model.work import (
@@ -87,7 +88,9 @@ class FewRows:
     def mark(self, merge: Merge, decided: Decided, layout: DeleteTask, deleted_only: bool = False) -> list[WrittenFile]:
         return self._source.mark(merge, decided, layout, deleted_only)
 
-    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+    def write_by_key(
+        self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask
+    ) -> tuple[list[WrittenFile], RowCounts | None]:
         return self._chosen(tasks).write_by_key(merge, tasks, layout)
 
     def close(self) -> None:
@@ -179,13 +182,16 @@ class SparkSource:
             written = [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
         made = self._kept(outcomes.DECISIONS, written)
         decided = self._engine.read(self._store, made, outcomes.DECISIONS)
-        file, row = F.col(outcomes.FILE_NAME), F.col(outcomes.ROW)
+        file, row, position = (F.col(name) for name in (outcomes.FILE_NAME, outcomes.ROW, outcomes.POSITION_NAME))
+        clauses = {act: [i for i, clause in enumerate(merge.clauses) if clause.act is act] for act in Act}
+        choice = F.col(outcomes.CHOICE)
         per_file = (
             decided.groupBy(file)
             .agg(
                 F.count(row).alias("matches"),
-                F.countDistinct(F.when(row.isNotNull(), F.col(outcomes.POSITION_NAME))).alias("rows"),
-                F.max(outcomes.CHOICE).alias("choice"),
+                F.countDistinct(F.when(row.isNotNull(), position)).alias("rows"),
+                F.max(choice).alias("choice"),
+                *(F.countDistinct(F.when(choice.isin(clauses[act]), position)) for act in (Act.UPDATE, Act.DELETE)),
             )
             .collect()
         )
@@ -195,7 +201,9 @@ class SparkSource:
                     again = decided.filter((file == entry[0]) & row.isNotNull()).groupBy(outcomes.POSITION_NAME)
                     twice = again.agg(F.count("*").alias("n"), F.min(row).alias("first")).filter("n > 1")
                     raise self._several(merge, twice.limit(1).collect()[0]["first"])
-        return Decided(frozenset(entry[0] for entry in per_file if entry["choice"] >= 0), decided)
+        touched = frozenset(entry[0] for entry in per_file if entry["choice"] >= 0)
+        updated, deleted = (sum(entry[column] for entry in per_file) for column in (4, 5))
+        return Decided(touched, decided, updated, deleted)
 
     def write(
         self,
@@ -247,12 +255,16 @@ class SparkSource:
         work = partial(executors.marked, files_of(self._store), layout)
         return [file for files in jobs.collected(self._spark, self._store, rows, work) for file in files]
 
-    def write_by_key(self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask) -> list[WrittenFile]:
+    def write_by_key(
+        self, merge: Merge, tasks: Sequence[ReadTask], layout: WriteTask
+    ) -> tuple[list[WrittenFile], RowCounts | None]:
         assert layout.keyed is not None, layout
         units = self._units(merge, tasks, layout)
         if units is not None:
-            written = jobs.each(self._spark, self._store, units, partial(executors.merged_by_key, merge, layout))
-            return [file for files in written for file in files]
+            merged = jobs.each(self._spark, self._store, units, partial(executors.merged_by_key, merge, layout))
+            numbers = ((counts.updated, counts.deleted, counts.inserted) for _, counts in merged)
+            totals = (sum(column) for column in zip((0, 0, 0), *numbers, strict=True))
+            return [file for files, _ in merged for file in files], RowCounts(*totals)
         self._require_joined(merge)
         columns = tuple(Field(i, f"c{i}", field.type) for i, field in enumerate((*merge.target, ROW_KIND)))
         fields = (*columns, Field(len(columns), outcomes.ROW, scalar(Kind.BIGINT)))
@@ -284,7 +296,7 @@ class SparkSource:
             rows = self._source(self.fields).join(matched, outcomes.ROW, "left_anti").drop(outcomes.ROW)
             fresh = mapped(rows, partial(executors.inserted, merge), spark_schema(merge.target))
             changed = changed.unionAll(fresh.withColumn(ROW_KIND.name, F.lit(RowKind.INSERT.short)))
-        return self._engine.write(self._store, changed, layout)
+        return self._engine.write(self._store, changed, layout), None
 
     def close(self) -> None:
         self._settings.close()
