@@ -102,6 +102,11 @@ def test_what_comes_out_of_python_or_multiplies_many_rows_has_no_bound(lake, spa
     one = frame.select("id", "dt")
     for multiplied in (frame.join(one, "id", "left"), frame.selectExpr("*", "explode(list) as one")):
         assert few.guessed_bytes(multiplied) < 1 << 20, "as large as what it reads"
+    wide = spark.range(200_000).selectExpr("id", "string(id) as dt", *(f"id + {n} as n{n}" for n in range(20)))
+    assert few.guessed_bytes(wide.join(wide.withColumnRenamed("n0", "m"), "id")) == float("inf"), "32 MB are joined"
+    daily = wide.select("id", "dt").groupBy("dt").agg(F.max("id").alias("last"))
+    joined = daily.join(one, "dt", "left").selectExpr("*", "explode(array(1, 2)) as n")
+    assert few.guessed_bytes(joined) < 16 << 20, "of what is joined, not of what that was made from"
     for unbounded in (
         frame.mapInArrow(lambda found: found, frame.schema),
         spark.range(1 << 30).selectExpr("id", "explode(array(id, null)) as one"),

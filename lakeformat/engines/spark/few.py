@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -29,7 +30,6 @@ _BOUNDED = {  # Steps of a plan that make no more rows than they get, or few mor
     "WindowGroupLimit",
     *("GlobalLimit", "LocalLimit", "Repartition", "RepartitionByExpression", "RebalancePartitions"),
 }
-_LEAVES = {"Range", "LocalRelation", "Relation", "LogicalRDD"}
 _STEP = re.compile(r"[ :+-]*(?P<name>\w+)(?P<detail>.*)")
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)")
 _EQUALS = re.compile(r"\S (=|<=>) ")
@@ -83,20 +83,47 @@ def guessed_few(frame: DataFrame) -> bool:
 
 def guessed_bytes(frame: DataFrame) -> float:
     """Spark's estimate of the rows' size in bytes; infinite without a bound. Of a plan with joins, for which Spark
-    multiplies sizes, and of one that explodes arrays, which it does not count, it is the size of what it reads, if that
-    is at most `_MULTIPLIED_BYTES`."""
-    text = frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0]
-    lines = [_STEP.match(line) for line in text.partition("== Physical Plan ==")[0].splitlines()]
-    steps = [(step["name"], step["detail"]) for step in lines if step]
-    names = {name for name, _ in steps}
-    if any(name not in _BOUNDED or (name == "Join" and not _EQUALS.search(detail)) for name, detail in steps):
+    multiplies sizes, and of one that explodes arrays, which it does not count, it is the size of what is joined and
+    exploded, if that is at most `_MULTIPLIED_BYTES`."""
+    lines = [_STEP.match(line) for line in _costs(frame).partition("== Physical Plan ==")[0].splitlines()]
+    steps = [_Step(step.start("name"), step["name"], step["detail"]) for step in lines if step]
+    names = {step.name for step in steps}
+    if any(step.name not in _BOUNDED or (step.name == "Join" and not _EQUALS.search(step.detail)) for step in steps):
         return float("inf")
     multiplies = not _MULTIPLYING.isdisjoint(names)
-    counted = (
-        [detail for name, detail in steps if name in _LEAVES] if multiplies else [detail for _, detail in steps[:1]]
-    )
-    sizes = [size for detail in counted if (size := _SIZE.search(detail)) and size[2] in _GUESSED]
+    counted = _multiplied(steps) if multiplies else steps[:1]
+    sizes = [size for step in counted if (size := _SIZE.search(step.detail)) and size[2] in _GUESSED]
     if not sizes or len(sizes) < len(counted):
         return float("inf")
     guess = sum(float(size[1]) * _GUESSED[size[2]] for size in sizes) * (_IN_MEMORY if "Relation" in names else 1)
     return guess if not multiplies or guess <= _MULTIPLIED_BYTES else float("inf")
+
+
+class _Step(NamedTuple):
+    """A step of a plan, of which `depth` is the indentation."""
+
+    depth: int
+    name: str
+    detail: str
+
+
+def _costs(frame: DataFrame) -> str:
+    """What `EXPLAIN COST` says of a frame."""
+    if session.is_connect(frame.sparkSession):
+        return str(frame.sparkSession.sql("EXPLAIN COST SELECT * FROM {frame}", frame=frame).collect()[0][0])
+    return str(frame._jdf.queryExecution().stringWithStats())  # The statement would plan the frame twice.
+
+
+def _multiplied(steps: Sequence[_Step]) -> list[_Step]:
+    """Of a plan's steps, parents first: the topmost of those below which nothing is joined or exploded."""
+    topmost, index = [], 0
+    while index < len(steps):
+        step = steps[index]
+        after = range(index + 1, len(steps))
+        end = next((n for n in after if steps[n].depth <= step.depth), len(steps))
+        if any(below.name in _MULTIPLYING for below in steps[index:end]):
+            index += 1
+        else:
+            topmost.append(step)
+            index = end
+    return topmost

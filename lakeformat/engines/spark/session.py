@@ -48,9 +48,14 @@ def plan_here(spark: SparkSession) -> None:
         context.pythonExec = sys.executable
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether it is a session of Spark Connect."""
+    return hasattr(spark, "is_stopped")
+
+
 def _context(spark: SparkSession) -> Any:
     """The context of a classic session; None for Spark Connect."""
-    return None if hasattr(spark, "is_stopped") else spark.sparkContext
+    return None if is_connect(spark) else spark.sparkContext
 
 
 def add_to_session(spark: SparkSession) -> None:
