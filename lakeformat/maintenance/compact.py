@@ -159,10 +159,10 @@ def bucket_numbers(buckets: Iterable[int] | None, sort_by: Any) -> tuple[int, ..
         return None
     if sort_by:
         raise InvalidInput("compact(buckets=..., sort_by=...): a table with fixed buckets has an order of its own")
-    numbers = {arguments.whole("buckets", bucket, 0) for bucket in buckets}
+    numbers = {number for bucket in buckets if (number := arguments.whole("buckets", bucket, 0)) is not None}
     if not numbers:
-        raise InvalidInput("compact(buckets=[]): give at least one bucket")
-    return tuple(sorted(number for number in numbers if number is not None))
+        raise InvalidInput(f"compact(buckets={buckets!r}): give at least one bucket")
+    return tuple(sorted(numbers))
 
 
 def manifest_rewrite(

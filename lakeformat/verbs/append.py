@@ -12,8 +12,7 @@ from lakeformat.verbs.placing import with_lookup
 
 def append(change: Change, data: Any) -> Append | None:
     """The operation that appends these rows, whose files are written now; None if there are no rows."""
-    task = change.view.layout(from_files=True)
-    task = task if task.keyed is None else with_lookup(change.view, task)
+    task = with_lookup(change.view, change.view.layout(from_files=True))
     added = tuple(change.engine.write(change.files, data, task))
     # In a table that merges rows by key, a row may replace another.
     counts = None if task.keyed is not None else RowCounts(inserted=rows.row_count(added))

@@ -18,7 +18,7 @@ def declared(name: str, schema: Schema, partitions: Iterable[Mapping[str, Any]])
     specs = [
         {spelled(columns, column): value for column, value in spec.items()} for spec in arguments.specs(partitions)
     ]
-    if not names and not schema.partitioning:
+    if not schema.partitioning:
         raise InvalidInput(f"{name} has no partitions; leave the partition spec out")
     if not names:
         raise InvalidInput(f"{name} has no column whose own values are its partitions; say where= instead")

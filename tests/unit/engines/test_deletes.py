@@ -268,6 +268,27 @@ def test_position_deletes_are_sorted_and_their_bounds_are_whole(store):
         marks.write(store, iter([batch]), DeleteTask(targets[:1], fields=DELETE_FIELDS))
 
 
+@pytest.mark.parametrize("positions", [[0, 5, 3], [5, 3, 0], [0, 3, 3, 5], [3, 3]], ids=str)
+def test_position_deletes_of_others_may_come_in_any_order_and_twice(store, positions):
+    """The specification says that they are sorted; not every writer does."""
+    files = [data_file(store, list(range(9))) for _ in range(2)]
+    schema = pa.schema(
+        [
+            pa.field(f.name, t, metadata={"PARQUET:field_id": str(f.id)})
+            for f, t in zip(DELETE_FIELDS, (pa.string(), pa.int64()), strict=True)
+        ]
+    )
+    for paths in ([files[0].path] * len(positions), [files[k % 2].path for k in range(len(positions))]):
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table([paths, positions], schema=schema), sink)
+        store.write(name := f"data/others-{next(NUMBERS)}.parquet", sink.getvalue().to_pybytes())
+        gone = (DeleteFile(store.location(name), Content.POSITION_DELETES),)
+        left = [(path, i) for path in (files[0].path, files[1].path) for i in range(9)]
+        left = [i for path, i in left if (path, i) not in set(zip(paths, positions, strict=True))]
+        task = task_of(files, (gone, gone))
+        assert (ids(store, task), worker.count(store, task)) == (left, len(left))
+
+
 def test_keys_are_compared_by_field_id_also_where_files_lack_the_column(store):
     whole, lacking = data_file(store, [1, 2, 3]), data_file(store, [4, 5], FIELDS[:1])
     renamed = (Field(1, "other", scalar(Kind.BIGINT)), Field(2, "w", scalar(Kind.STRING)))

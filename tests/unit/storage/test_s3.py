@@ -12,7 +12,7 @@ import pytest
 from lakeformat import Lake
 from lakeformat.errors import CommitUnknown, InvalidInput, StoreError, StoreRefused, UnsupportedFeature
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
-from lakeformat.storage import listing
+from lakeformat.storage import client, listing
 from lakeformat.storage.files import open_store
 from lakeformat.storage.head import CreateHead
 from lakeformat.storage.objects import ObjectFiles
@@ -100,8 +100,34 @@ def test_a_put_that_the_client_repeats_does_not_lose_to_itself():
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        *("endpoint", "endpoint_url", "aws_endpoint", "s3.endpoint", "azure_endpoint", "azure_storage_endpoint"),
+        *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    ],
+)
+def test_an_endpoint_is_known_by_each_of_its_names(name: str, monkeypatch: pytest.MonkeyPatch):
+    """A service at an endpoint is tested for conditional puts."""
+    for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
+        monkeypatch.delenv(variable, raising=False)
+    assert client.endpoint((("region", "r"),)) == ""
+    options = ((name, "http://e"),)
+    if name.isupper():
+        monkeypatch.setenv(name, "http://e")
+        options = ()
+    assert client.endpoint(options) == "http://e"
+
+
+@pytest.mark.parametrize(
     ("status", "error"),
-    [(501, UnsupportedFeature), (400, StoreRefused), (403, StoreRefused), (404, StoreRefused), (409, CommitUnknown)],
+    [
+        (501, UnsupportedFeature),
+        (400, StoreRefused),
+        (403, StoreRefused),
+        (404, StoreRefused),
+        (409, CommitUnknown),
+        (500, CommitUnknown),
+    ],
 )
 def test_a_conditional_put_that_is_refused_says_what_the_store_said(status: int, error: type[Exception]):
     """At once where that is final: 409 says that another request for the name is under way."""
@@ -114,7 +140,9 @@ def test_a_conditional_put_that_is_refused_says_what_the_store_said(status: int,
                 return inner(environ, start_response)
             puts.append(path)
             environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
-            body = b"<?xml version='1.0'?>\n<Error><Code>NotThisOne</Code></Error>"
+            # That the outcome is unknown is said with the first line of what the store said.
+            body = b"<Error><Code>NotThisOne</Code></Error>"
+            body = body if status == 500 else b"<?xml version='1.0'?>\n" + body
             start_response(f"{status} Refused", [("Content-Length", str(len(body)))])
             return [body]
 
@@ -127,7 +155,7 @@ def test_a_conditional_put_that_is_refused_says_what_the_store_said(status: int,
         with pytest.raises(error, match="NotThisOne") as caught:
             table.append(pa.table({"id": [1]}))
         assert str(status) in str(caught.value)
-        assert len(puts) == (3 if status == 409 else 1)
+        assert len(puts) == (3 if status in (409, 500) else 1)
 
 
 def test_a_service_that_throttles_is_asked_again():

@@ -444,6 +444,7 @@ def test_a_local_root_has_many_spellings(tmp_path: Path, form: str):
     assert found.root == f"file://{tmp_path}/a b"
     found.write("x", b"1")
     assert (tmp_path / "a b" / "x").read_bytes() == b"1"
+    assert found.read(f"{form.format(f'{tmp_path}/a b')}//x") == b"1"
 
 
 def test_a_relative_root_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

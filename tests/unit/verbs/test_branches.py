@@ -622,9 +622,13 @@ def test_staged_overwrites_and_deletes_are_published_where_nobody_came_in_betwee
     iceberg.staged("again").delete("id = 2")
     assert iceberg.publish("again").kind == "delete"
     assert content(iceberg) == [3, 4]
+    late = iceberg.staged("late").overwrite_partitions(rows(6))
+    iceberg.drop_partitions([{"dt": "a"}])
+    with pytest.raises(Conflict, match="some no longer exist"):
+        iceberg.cherry_pick(late.id)
     iceberg.expire_snapshots(retain_last=1, older_than=datetime.timedelta(0))
     iceberg.remove_orphan_files(older_than=AT_ONCE)
-    assert (content(iceberg), iceberg.missing_files()) == ([3, 4], [])
+    assert (content(iceberg), iceberg.missing_files()) == ([3], [])
 
 
 def test_paimon_tables_stage_nothing(paimon):

@@ -91,6 +91,11 @@ def test_nothing_can_be_done_to_a_table_that_is_gone():
     ("operation", "error", "says"),
     [
         (Overwrite(request=REQUEST, added=(IN_B,), scope="dt = 'a'"), OutsideScope, "'dt': 'b'"),
+        (
+            Overwrite(request=REQUEST, added=(IN_B, replace(IN_B, partition=(None,))), scope="dt = 'a'"),
+            OutsideScope,
+            "rows of 2 partitions .*None",
+        ),
         (Overwrite(request=REQUEST, added=(IN_A,), scope="dt = 'a'"), None, ""),
         (Overwrite(request=REQUEST, added=(IN_B,)), None, ""),
         (Rewrite(request=REQUEST, removed=("data/none",), added=()), Conflict, "1 are no longer in the table"),

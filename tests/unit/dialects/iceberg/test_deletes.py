@@ -510,6 +510,7 @@ def test_a_snapshot_that_does_not_say_what_it_did_is_looked_at(stored, meanwhile
     document = json.loads(store.read(path))
     del document["snapshots"][-1]["summary"]
     store.write(path, json.dumps(document).encode())
+    assert doors.view(stored).staging.staged("an id") == []
     before = ids(stored)
     if meanwhile == "append elsewhere":
         commit(store, iceberg.head(store), iceberg, late)

@@ -107,6 +107,10 @@ def test_keys_that_wait_are_counted(table):
         assert writer.key_count == 3
         writer.checkpoint(1)
         assert writer.key_count == 0
+    with table.delta_writer("cdc", upsert=True, buffer_bytes=2_000) as writer:
+        writer.write(log(*(row(k, 1) for k in range(100))))
+        writer.write(log(row(0, 2), row(99, 2), row(100, 1)))
+        assert writer.key_count == 101, "three rows wait, two of them of keys that do not"
 
 
 def test_a_table_says_that_its_writers_upsert(table):

@@ -141,6 +141,9 @@ def test_sorted_manifests_of_paimon_have_a_range_of_partitions_each(tmp_path):
         t.rewrite_manifests(sort_by=["id"])
     with pytest.raises(InvalidInput, match="only with sort_by"):
         t.rewrite_manifests(full=True)
+    plain = Lake(tmp_path).create_table("d.plain", schema)
+    with pytest.raises(InvalidInput, match=r"sort_by=True.*has the partition columns \(none\)"):
+        plain.rewrite_manifests(sort_by=True)
     t.alter().set_properties({"manifest.target-file-size": "600 b"}).commit()
     made = t.rewrite_manifests(sort_by=["dt"], id="once")
     assert (made.kind, t.rewrite_manifests(sort_by=["dt"], id="once").id) == ("compact", made.id)

@@ -227,7 +227,7 @@ def test_only_the_buckets_asked_for(tmp_path, key):
     assert sorted(t.scan().to_arrow()["id"].to_pylist()) == list(range(300))
     with pytest.raises(InvalidInput, match="no bucket 7; there are 0 to 3"):
         t.compact(buckets=[3, 7])
-    for wrong in ([], [-1], ["a"]):
+    for wrong in ([], [None], [-1], ["a"]):
         with pytest.raises(InvalidInput, match="buckets"):
             t.compact(buckets=wrong)
     with pytest.raises(InvalidInput, match="an order of its own"):

@@ -353,6 +353,8 @@ def test_an_overwrite_writes_inside_its_scope():
     check(table, overwrite(inside, outside))
     with pytest.raises(OutsideScope, match=r"rows of 1 partitions .*: \{'dt': 'b'\}\."):
         check(table, overwrite(inside, outside, scope=on(table, "dt = 'a'")))
+    with pytest.raises(OutsideScope, match=r"rows of 2 partitions .*None"):
+        check(table, overwrite(outside, replace(outside, partition=(None,)), scope=on(table, "dt = 'a'")))
 
 
 def test_rows_that_only_go_may_lie_outside_where_keys_change_partitions():
