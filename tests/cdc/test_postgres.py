@@ -274,6 +274,27 @@ def test_what_changes_and_changes_back_between_two_syncs_is_followed(server, sou
             assert [{**row, "d": None} for row in rows_of(lake.table(f"d.{table}"))] == rows, statements
 
 
+@pytest.mark.parametrize("asked", ["FROM pg_attribute WHERE attrelid", "FROM pg_index", "pg_partition_tree", "contype"])
+def test_rows_that_change_while_their_table_is_described_are_those_of_the_source(server, source, lake, asked):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, i FROM generate_series(1, 3) i")
+    sync_table(source, "t", lake, "d.t")
+    rows, alterations = source._rows, iter(["ALTER TABLE t ALTER v TYPE int USING v + 10"])
+
+    def altered(query, *values):
+        found = rows(query, *values)
+        if asked in str(query):
+            for statement in alterations:
+                server.execute(statement)
+        return found
+
+    source._rows = altered
+    for id in (4, 5):  # A commit records what the table was when it was described.
+        server.execute(f"INSERT INTO t VALUES ({id}, {id})")
+        sync_table(source, "t", lake, "d.t")
+    assert next(alterations, None) is None
+    assert rows_of(lake.table("d.t")) == rows_in(server, "t")
+
+
 @FORMATS
 def test_rows_that_change_without_the_log_are_those_of_the_source(server, source, lake, format):
     """By USING, by types, by columns that change their names, by partitions: the log has none of it, and what it has beside it comes once."""

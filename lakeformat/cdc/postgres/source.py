@@ -184,6 +184,14 @@ class Postgres:
         return [row[0] for row in rows]
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
+        with refusals():
+            connection = self._open()
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            # In one view: columns of one moment with files of the next would hide the ALTER TABLE between them.
+            with connection.transaction():
+                return self._described(name, key)
+
+    def _described(self, name: str, key: Sequence[str] | None) -> SourceTable:
         schema, _, table = name.partition(".") if "." in name else ("public", "", name)
         rows = self._rows(
             "SELECT c.oid, (SELECT CASE WHEN bool_and(leaf.relreplident = 'f') THEN 'f' WHEN "
