@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Lake
+from lakeformat.engines.row_level import arrow_merge
 from tests.draw import IS_LONG
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
@@ -114,3 +115,18 @@ def test_spark_marks_the_same_rows_part_by_part_and_by_join(tmp_path, spark, mon
         assert not list(tmp_path.rglob("merge-*"))
     assert found[0] == found[1]
     assert found[0][1:3] == (8, 7)
+
+
+@pytest.mark.parametrize("kind", ["iceberg by file", "paimon"])
+def test_rows_that_are_gone_match_nothing_in_any_batch_of_their_file(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(arrow_merge, "_DECIDE_ROWS", 16)
+    table_format, properties, _ = KINDS[kind]
+    t = Lake(tmp_path).create_table("d.t", SCHEMA, format=table_format, properties=properties)
+    rows = pa.table({"id": range(64), "v": ["v"] * 64, "dt": ["a"] * 64}, schema=SCHEMA)
+    t.append(rows)
+    t.delete("id % 20 = 3")
+    made = t.merge_into(rows, "t.id = s.id").when_matched().update({"v": "'m'"}).when_not_matched().insert_all().merge()
+    assert (made.rows_added, made.rows_removed) == (64, 60)
+    assert sorted((r["id"], r["v"]) for r in t.scan().to_arrow().to_pylist()) == [
+        (i, "v" if i % 20 == 3 else "m") for i in range(64)
+    ]

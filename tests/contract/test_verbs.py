@@ -458,11 +458,11 @@ def test_history_says_what_each_snapshot_changed_or_that_it_does_not_know(lake, 
 
 
 def test_asking_again_with_the_same_id_changes_nothing_and_returns_the_same_snapshot(table, frame):
-    first = table.append(frame([row(1, "a")]), id="job/1", properties={"run": "7"})
+    first = table.append(frame([row(1, "a")]), id="job/1", properties={"run": "7", "note": ""})
     table.append(frame([row(2, "b")]))
     again = table.append(frame([row(1, "a")]), id="job/1")
     assert (again.id, again.rows_added, again.partitions) == (first.id, 1, first.partitions)
-    assert again.properties == {"run": "7"}
+    assert again.properties == {"run": "7", "note": ""}
     assert ids(table) == [1, 2]
     assert table.overwrite_partitions(frame([row(5, "a")]), id="job/2").id == nth(table, 3)
     assert table.overwrite_partitions(frame([row(5, "a")]), id="job/2").id == nth(table, 3)

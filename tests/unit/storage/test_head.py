@@ -8,7 +8,7 @@ import pytest
 
 from lakeformat.errors import NoSuchFile, StoreError
 from lakeformat.model.snapshot import Outcome, Plan, Snapshot
-from lakeformat.storage.head import CreateHead, FollowHead, Newest, load_newest
+from lakeformat.storage.head import CreateHead, FollowHead, Newest, RehearsedHead, load_newest, root_pointer
 from lakeformat.storage.memory import MemoryFiles
 
 
@@ -156,6 +156,17 @@ def test_a_lost_race_is_a_value():
     assert head.advance(0, plan(1, b"yours", hints={"snapshot/LATEST": b"777"})) is Outcome.LOST
     assert store.read("snapshot/snapshot-1") == b"mine"
     assert store.read("snapshot/LATEST") == b"1", "a loser gives no hints"
+
+
+def test_a_rehearsal_loses_the_race_that_a_commit_would_lose():
+    """The catalog's pointer moved after the state was read from which the plan was made."""
+    store, real = MemoryFiles(), MemoryFiles()
+    head = RehearsedHead(CreateHead(real), store, root_pointer)
+    assert CreateHead(real).advance(0, plan(1)) is Outcome.PUBLISHED
+    assert head.advance(0, plan(1)) is Outcome.LOST
+    assert store.list("") == []
+    assert head.advance(1, plan(2)) is Outcome.PUBLISHED
+    assert (store.read("snapshot/snapshot-2"), CreateHead(real).version()) == (b"root", 1)
 
 
 @pytest.mark.parametrize("after", [False, True])

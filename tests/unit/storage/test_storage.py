@@ -25,7 +25,7 @@ from lakeformat.storage.files import open_store
 from lakeformat.storage.local import LocalFiles
 from lakeformat.storage.memory import MemoryFiles
 from lakeformat.storage.store import Store
-from lakeformat.storage.streams import Ranges
+from lakeformat.storage.streams import NewFile, Ranges
 from tests.unit.racers import create_all
 from tests.unit.s3_server import S3Server
 
@@ -316,6 +316,24 @@ def test_a_stream_left_by_an_exception_leaves_nothing(store: Store, size: int):
         work()
     assert store.list("") == []
     assert not store.exists("dt=1/data")
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(StoreRefused("no"), StoreRefused), (OSError("no"), StoreError), (KeyboardInterrupt("no"), KeyboardInterrupt)],
+    ids=["refused", "failed", "interrupted"],
+)
+def test_a_stream_that_cannot_be_finished_is_abandoned_and_says_why(error: BaseException, raised: type[BaseException]):
+    """A refusal stays one: it is not tried again, and its outcome is known."""
+    abandoned = []
+
+    def publish() -> None:
+        raise error
+
+    stream = NewFile("a file", lambda data: None, publish, lambda: abandoned.append(1))
+    with pytest.raises(raised, match="no") as caught:
+        stream.close()
+    assert (type(caught.value), stream.closed, abandoned) == (raised, True, [1])
 
 
 def test_a_stream_that_is_dropped_is_never_published(store: Store):

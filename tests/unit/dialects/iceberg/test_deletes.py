@@ -601,6 +601,18 @@ def test_files_of_which_much_is_deleted_are_compacted_alone(table):
         table.alter().set_properties({"lakeformat.compact.delete-ratio-threshold": "most"}).commit()
 
 
+def test_small_files_are_rewritten_together_up_to_the_target_size(lake):
+    t = lake.create_table("d.small", SCHEMA, format="iceberg")
+    for i in range(8):
+        t.append(rows([i], "a"))
+    size = min(t.inspect.files()["size_bytes"].to_pylist())
+    t.alter().set_properties({"write.target-file-size-bytes": str(2 * size)}).commit()
+    plan = t.compaction_plan(full=True)
+    assert [len(paths) for paths in plan["paths"].to_pylist()] == [2] * 4
+    assert t.compact(full=True).files_removed == 8
+    assert ids(t) == list(range(8))
+
+
 def test_a_file_of_which_all_is_deleted_goes(table):
     table.delete("id >= 10 and id < 20 and v = 'v' or id = 3")
     table.compact()

@@ -168,6 +168,8 @@ def test_a_file_of_one_column_is_all_that_an_update_writes():
     table.append(data(0, 5))
     made_by = table.update({"b": "b + 1"}, where="id = 3")
     assert (made_by.kind, made_by.partitions[0].files_added, made_by.partitions[0].files_removed) == ("update", 1, 0)
+    assert table.update({"b": "b + 1"}, where="id > 4") is None
+    assert table.current_snapshot().id == made_by.id
     assert table.inspect.files()["row_count"].to_pylist() == [5, 5]
     (whole,) = table.inspect.partitions().to_pylist()
     assert (whole["file_count"], whole["row_count"]) == (2, 5)
