@@ -1382,6 +1382,34 @@ def test_partitions_are_marked_as_done_as_java_does(tmp_path):
         )
 
 
+class Between(MemoryFiles):
+    """Calls `then` once, when a snapshot has been pinned."""
+
+    then = None
+
+    def create(self, path, data):
+        created = super().create(path, data)
+        if path.startswith("tag/") and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        return created
+
+
+@pytest.mark.parametrize("verb", ["rollback_to", "create_branch"])
+def test_a_tag_that_is_deleted_on_the_way_keeps_nothing(verb):
+    store = Between()
+    table = Table("t", store, dialect)
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),)))
+    table.append({"id": [1]})
+    table.create_tag("good")
+    table.overwrite({"id": [2]})
+    table.expire_snapshots(retain_last=1)
+    store.then = lambda: Table("t", store, dialect).delete_tag("good")
+    with pytest.raises(NotFound, match="tag 'good' has been deleted meanwhile"):
+        table.rollback_to(tag="good") if verb == "rollback_to" else table.create_branch("b", tag="good")
+    assert (store.then, ids(table), table.missing_files(), table.inspect.branches().num_rows) == (None, [2], [], 0)
+
+
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 def test_a_table_goes_on_without_the_files_that_are_missing(tmp_path, format):
     lake = Lake(tmp_path)
