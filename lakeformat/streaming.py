@@ -309,7 +309,7 @@ class WriteSession:
             return
         self.settle()
         change = Change(self._reach(view), view, self._engine or engine_for(), request)
-        if not compact.is_due(change, self.format, upkeep, snapshot):
+        if upkeep is None or not compact.is_due(change, self.format, upkeep, snapshot):
             return
 
         def work() -> None:

@@ -206,13 +206,13 @@ def rewritten(change: Change, scope: Expression, tasks: Sequence[RewriteTask]) -
     )
 
 
-def after(change: Change, format: Format, upkeep: Upkeep | None, written: Snapshot) -> Snapshot | None:
+def after(change: Change, format: Format, upkeep: Upkeep, written: Snapshot) -> Snapshot | None:
     """The auto-compaction of the write `written`, in a snapshot of its own; None if nothing is worth rewriting.
 
     The write has landed, so nothing is raised: a compaction that failed or lost against others is left to the next
     write. If readers cannot see the rows without it, it is retried when storage fails.
     """
-    if upkeep is None or not written.partitions:
+    if not written.partitions:
         return None
     store, request = change.store, _compaction_request(change.request, written)
     starts = _STARTS if upkeep.waits else 1  # Readers cannot see the rows without it.
@@ -241,9 +241,9 @@ def again(change: Change, format: Format, upkeep: Upkeep | None, written: Snapsh
     after(change, format, upkeep, written)
 
 
-def is_due(change: Change, format: Format, upkeep: Upkeep | None, written: Snapshot) -> bool:
+def is_due(change: Change, format: Format, upkeep: Upkeep, written: Snapshot) -> bool:
     """Whether `after` would find anything to do. It raises nothing either."""
-    if upkeep is None or not written.partitions:
+    if not written.partitions:
         return False
     try:
         view = newest(change.store, format).on(change.request.branch)

@@ -563,9 +563,10 @@ def living(table):
         (pa.int64(), 10**9, int(UTC_TOMORROW.timestamp())),
         (pa.int64(), 10**12, int(UTC_TOMORROW.timestamp() * 1000)),
         (pa.timestamp("us"), LONG_AGO, TOMORROW),
+        (pa.timestamp("us"), TOMORROW - datetime.timedelta(days=5), TOMORROW),
         (pa.timestamp("us", "UTC"), LONG_AGO.replace(tzinfo=datetime.UTC), UTC_TOMORROW),
     ],
-    ids=["seconds", "seconds in 64 bits", "milliseconds", "timestamp", "instant"],
+    ids=["seconds", "seconds in 64 bits", "milliseconds", "timestamp", "timestamp of these days", "instant"],
 )
 def test_compaction_drops_rows_that_are_too_old(lake, type, old, new):
     """Readers see them until then, as with Java; also those on the highest level, where nothing else would be done."""

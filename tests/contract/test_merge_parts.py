@@ -161,6 +161,8 @@ def test_rows_keep_their_ids_wherever_they_go(tmp_path, workers, mode):
     deletes = [by for task in t.scan().plan() for delete in task.deletes for by in delete]
     assert all(by.content == "deletion_vectors" for by in deletes)
     assert values(t)[8] == -8
+    t.merge_into(table_of([row(9, op="d")]), on="t.id = s.id").when_matched().delete().merge()
+    assert ids() == {i: each for i, each in after.items() if i != 9}
 
 
 def test_a_table_is_divided_by_size_into_a_part_for_each_worker():

@@ -347,6 +347,45 @@ def test_commits_go_through_the_server_and_count_what_each_partition_has(served)
     assert ids(table) == [1, 2, 3, 4, 5]
 
 
+def test_the_server_makes_and_drops_branches(served):
+    """At a tag; a snapshot without one gets a tag for the time of the call."""
+    committing, lake = served
+    table, theirs, asked = lake.table("n.t"), Lake(committing.folder.parent.parent).table("n.t"), []
+
+    def respond(path, body):
+        if "$branch_" in path:
+            newest = theirs.branch(path.partition("$branch_")[2].removesuffix("/snapshot")).current_snapshot()
+            return newest and (200, {"snapshot": {"snapshot": {"id": newest.id}}})
+        if not path.endswith("/branches"):
+            return committing.respond(path, body)
+        asked.append((body["branch"], body["fromTag"]))
+        theirs.create_branch(body["branch"], tag=body["fromTag"])
+        return 200, {}
+
+    def delete(path):
+        asked.append(path)
+        theirs.delete_branch(path.rpartition("/")[2])
+        return 200, {}
+
+    committing.server.respond, committing.server.delete = respond, delete
+    table.create_branch("empty")
+    table.append(rows(1))
+    table.create_tag("kept")
+    table.append(rows(2))
+    table.create_branch("tagged", tag="kept")
+    table.create_branch("newest")
+    assert [ids(table.branch(name)) for name in ("empty", "tagged", "newest")] == [[], [1], [1, 2]]
+    assert asked[:2] == [("empty", None), ("tagged", "kept")]
+    assert [name for name, _ in asked] == ["empty", "tagged", "newest"]
+    for of in (table, table.branch("newest")):
+        assert of.inspect.tags()["tag_name"].to_pylist() == (["kept"] if of is table else [])
+    with pytest.raises(UnsupportedFeature, match="does not rename branches"):
+        table.rename_branch("tagged", "other")
+    table.delete_branch("tagged")
+    assert asked[-1] == "databases/n/tables/t/branches/tagged"
+    assert sorted(table.inspect.branches()["branch_name"].to_pylist()) == ["b", "empty", "newest"]
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_each_request_of_a_commit_may_fail_once(served, is_late):
     committing, lake = served

@@ -116,6 +116,12 @@ def test_a_commit_to_a_folder_of_many_versions_lists_it_no_more():
     assert head.versions() == list(range(1, 9))
 
 
+def test_a_version_whose_writer_died_before_its_hint_is_seen():
+    store, head = old_table()
+    assert CreateHead(store).advance(3, plan(4, b"theirs", hints={})) is Outcome.PUBLISHED
+    assert head.version() == 4
+
+
 @pytest.mark.parametrize("hint", [b"3", b"6", None])
 @pytest.mark.parametrize("mark", [b"of a restore", None])
 def test_what_became_free_above_a_version_that_was_the_newest_is_seen(hint: bytes | None, mark: bytes | None):

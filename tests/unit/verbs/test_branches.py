@@ -413,6 +413,7 @@ def test_a_commit_beside_a_renaming_comes_along_or_is_refused():
         Table("t", store, Paimon()).rename_branch("b", "c")
         assert content(table.branch("c")) == store.expected, n
         assert branches(table) == ["c", "main"], n
+        assert not store.store.exists("branch/branch-c/RENAMING"), n
         calls = store.calls
     assert n > 8
 

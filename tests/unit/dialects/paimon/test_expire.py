@@ -1382,6 +1382,29 @@ def test_partitions_are_marked_as_done_as_java_does(tmp_path):
         )
 
 
+@pytest.mark.parametrize("cause", [None, NoSuchFile("gone")], ids=["a file", "a file behind it"])
+def test_what_another_process_deletes_on_the_way_is_planned_anew(cause):
+    table = Table("t", MemoryFiles(), dialect)
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),)))
+    views = []
+
+    def planned(error):
+        def plan(view):
+            views.append(view)
+            if len(views) == 1:
+                raise error from cause
+            return "planned"
+
+        views.clear()
+        return maintenance.planned(doors.store(table), dialect, doors.view(table), plan)[1]
+
+    assert (planned(NotFound("a list") if cause else NoSuchFile("gone")), len(views)) == ("planned", 2)
+    if cause is None:
+        with pytest.raises(Conflict, match="another reason"):
+            planned(Conflict("another reason"))
+        assert len(views) == 1
+
+
 class Between(MemoryFiles):
     """Calls `then` once, when a snapshot has been pinned."""
 
