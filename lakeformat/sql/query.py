@@ -23,6 +23,7 @@ from lakeformat.model.dataclass import dataclass
 from lakeformat.model.predicate import Expression, Literal
 from lakeformat.model.schema import Type
 from lakeformat.sql import (
+    catalog_tables,
     hidden,
     in_process,
     inline,
@@ -329,11 +330,15 @@ def _reference(context: Context, piece: Piece, tokens: list[Token], node: Any, m
     try:
         resolved = names.find(context, path, where)
     except NotFound:
-        view = _kept(context, path, where)
+        listing = catalog_tables.find(context, path, where)
+        if listing is not None and not version:
+            return Reference(node, start, end, path, sources.ArrowRows(listing))
+        view = None if listing is not None else _kept(context, path, where)
+        if version and (view is not None or listing is not None):
+            kind = f"{'.'.join(path)} is a listing" if view is None else f"{view.name} is a view"
+            raise context.script.invalid(piece.origin(start), f"{kind} and has no versions") from None
         if view is None:
             raise
-        if version:
-            raise context.script.invalid(piece.origin(start), f"{view.name} is a view and has no versions") from None
         return Reference(node, start, end, path, view)
     if resolved.metadata is None:
         resolved = replace(resolved, table=settings.with_options(context, resolved.table))

@@ -113,3 +113,32 @@ def plain(value, type: pa.DataType):
         case dt.date() | Decimal():
             return str(value.replace(tzinfo=None) if isinstance(value, dt.datetime) else value)
     return value
+
+
+def test_the_listings_of_a_catalog_have_paimons_columns(tmp_path):
+    lake = Lake(tmp_path)
+    assert lake.sql("CREATE DATABASE a; SELECT * FROM sys.tables").to_arrow().num_rows == 0
+    lake.sql("""
+        CREATE TABLE a.k (id INT NOT NULL, p STRING) USING paimon PARTITIONED BY (p)
+        TBLPROPERTIES ('primary-key' = 'id,p', 'bucket' = '2', 'owner' = 'ann', 'createdAt' = '17');
+        CREATE TABLE a.i (id INT) USING iceberg;
+        CREATE TABLE b.t (id INT) USING paimon
+    """)
+    tables = lake.sql("SELECT * FROM sys.tables ORDER BY 1, 2").to_arrow()
+    assert typed(tables.schema)[:6] == [
+        ("database_name", "string"), ("table_name", "string"), ("table_type", "string"), ("partitioned", "boolean"),
+        ("primary_key", "boolean"), ("owner", "string"),
+    ]  # fmt: skip
+    assert [tuple(row.values())[:7] for row in tables.to_pylist()] == [
+        ("a", "k", "table", True, True, "ann", 17), ("b", "t", "table", False, False, None, None),
+    ]  # fmt: skip
+    options = lake.sql("SELECT * FROM SYS.ALL_TABLE_OPTIONS WHERE key = 'bucket'").to_arrow()
+    assert typed(options.schema) == [(name, "string") for name in ("database_name", "table_name", "key", "value")]
+    assert options.to_pylist() == [{"database_name": "a", "table_name": "k", "key": "bucket", "value": "2"}]
+    for name in ("catalog_options", "partitions"):
+        with pytest.raises(UnsupportedFeature, match=f"sys.{name}"):
+            lake.sql(f"SELECT * FROM sys.{name}")
+    with pytest.raises(NotFound, match=r"sys\.other"):
+        lake.sql("SELECT * FROM sys.other")
+    lake.sql("CREATE TABLE sys.tables (id INT) USING paimon")
+    assert lake.sql("SELECT * FROM sys.tables").to_arrow().column_names == ["id"]
