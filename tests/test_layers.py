@@ -81,6 +81,7 @@ KEPT = {
     "lakeformat/engines/spark/reachable.py _schemes_of_session": "what a Spark session reaches, as long as there is the session",
     "lakeformat/reading/scan.py _hashing": "a DuckDB connection",
     "lakeformat/sql/in_process.py _add_function": "functions that a DuckDB connection has",
+    "lakeformat/sql/in_process.py _add_hashes": "whether a DuckDB connection has functions",
     "lakeformat/sql/in_process.py _add_transforms": "whether a DuckDB connection has functions",
     "lakeformat/sql/in_process.py _database": "a DuckDB connection",
     "lakeformat/sql/in_process.py _opened": "the last DuckDB connections",

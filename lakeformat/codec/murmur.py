@@ -17,16 +17,17 @@ PAIMON_SEED = 42
 FUNCTIONS = ("default", "mod", "hive")
 
 
-def murmur3_32(values: pa.Array, seed: int = 0, bytewise: bool = False) -> np.ndarray:
-    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`.
+def murmur3_32(values: pa.Array, seed: int | np.ndarray = 0, bytewise: bool = False) -> np.ndarray:
+    """MurmurHash3_x86_32 of byte strings, int32; null counts as empty. Iceberg's seed is 0, Paimon's `PAIMON_SEED`,
+    and of an array (uint32) each string has its own.
     With `bytewise` the bytes after the last whole word are mixed in one by one, as Java Paimon hashes text
     (MurmurHashUtils.hashBytes)."""
     data, offsets = spans.padded(values.cast(pa.binary()).fill_null(b""))
     begin, size = offsets[:-1], np.diff(offsets)
-    order, reach = _by_length(size // 4)
+    order, reach = by_length(size // 4)
     words = _words32(data)
     begin, size = begin[order], size[order]
-    state = np.full(len(order), seed, np.uint32)
+    state = np.full(len(order), seed, np.uint32) if isinstance(seed, int) else seed[order]
     for k, count in enumerate(reach):  # Longest first: the strings with a k-th word are the first `count`.
         part = state[:count]
         part ^= _scrambled(words[begin[:count] + 4 * k])
@@ -54,7 +55,7 @@ def murmur3_128(values: pa.Array, seed: int = 0) -> np.ndarray:
     data, offsets = spans.padded(values.cast(pa.binary()).fill_null(b""))
     words = spans.words(np.concatenate([data, np.zeros(2 * spans.WORD, np.uint8)]))
     begin, size = offsets[:-1], np.diff(offsets)
-    order, reach = _by_length(size // 16)
+    order, reach = by_length(size // 16)
     begin, size = begin[order], size[order]
     first, second = np.full(len(order), seed, np.uint64), np.full(len(order), seed, np.uint64)
     for k, count in enumerate(reach):
@@ -161,7 +162,7 @@ def _words32(data: np.ndarray) -> np.ndarray:
     return np.ndarray((len(data) - 4,), "<u4", data, 0, (1,))
 
 
-def _by_length(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def by_length(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(the order, longest first; how many are longer than 0, 1, 2, ...)."""
     order = np.argsort(-length, kind="stable")
     counts = np.bincount(length) if len(length) else np.zeros(1, np.int64)
@@ -203,7 +204,7 @@ def _folded(values: np.ndarray) -> np.ndarray:
 def _polynomial(column: pa.Array) -> np.ndarray:
     """31 * hash + byte, over signed bytes."""
     data, offsets = spans.padded(column.cast(pa.binary()).fill_null(b""))
-    order, reach = _by_length(np.diff(offsets))
+    order, reach = by_length(np.diff(offsets))
     begin = offsets[:-1][order]
     state = np.zeros(len(order), np.uint32)
     signed = data.view(np.int8)

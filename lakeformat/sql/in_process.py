@@ -29,7 +29,7 @@ from lakeformat.sql import text as text_
 from lakeformat.sql.prepared import Query
 from lakeformat.sql.session import Context
 from lakeformat.sql.sources import LocalFile, Stream, TableRows
-from lakeformat.sql.translation import queries
+from lakeformat.sql.translation import hashes, queries
 from lakeformat.sql.translation.scopes import Rows
 from lakeformat.sql.translation.spark_types import VOID, SparkType, in_duckdb, is_integral
 
@@ -57,7 +57,10 @@ def stream(context: Context, query: Query, limit: int | None = None) -> pa.Recor
     has_transforms = any(True for _ in transforms.calls(query.tree))
     if has_transforms:
         _add_transforms(os.getpid())
-    files = {} if translated.variants or has_transforms or _stops_early(query.tree) else _files(query)
+    has_hashes = hashes.PREFIX in translated.sql
+    if has_hashes:
+        _add_hashes(os.getpid())
+    files = {} if translated.variants or has_transforms or has_hashes or _stops_early(query.tree) else _files(query)
     ask = partial(_ask, query, translated, limit, context.script.position(query.piece.origin(0)))
     if files:
         with suppress(InvalidInput):  # On an error, scans read the rows or report it.
@@ -188,6 +191,7 @@ def _named(streams: Sequence[Any], position: str) -> Iterator[None]:
         if isinstance(error, duckdb.FatalException | duckdb.InternalException):
             _add_function.cache_clear()
             _add_transforms.cache_clear()
+            _add_hashes.cache_clear()
             _opened.clear()
             _database.cache_clear()  # DuckDB refuses further statements in that database.
         stopped = next(
@@ -259,6 +263,11 @@ def _add_function(process: int, name: str, text: str, spelt: str) -> None:
 
     database, how = _database(process), {"type": "arrow", "null_handling": "special"}
     database.create_function(name, get, [_VARIANT, "VARCHAR"], spelt, **how)
+
+
+@cache
+def _add_hashes(process: int) -> None:
+    hashes.add(_database(process))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
@@ -20,6 +21,7 @@ from lakeformat.model.schema import Field, Kind, Scalar
 from lakeformat.sql import parameters, text, transforms
 from lakeformat.sql.prepared import Query
 from lakeformat.sql.session import Context
+from lakeformat.sql.translation.scopes import near
 
 # Functions of Spark that reach beyond the query's tables, and the reason for refusing them.
 _OUTSIDE = {
@@ -35,6 +37,11 @@ _OUTSIDE = {
     "input_file_block_start": "gives places in files, which are not the table's",
     "input_file_block_length": "gives places in files, which are not the table's",
 }
+
+
+_UNRESOLVED = re.compile(r"\[UNRESOLVED_COLUMN\.\w+\].* with name (?P<name>`.*`) cannot be resolved")
+# Places in the text that Spark got, where frames stand in place of tables.
+_IN_SPLICED = re.compile(r";? line \d+,? pos \d+;?$| ?\(line \d+, pos \d+\)")
 
 
 def frame(context: Context, query: Query) -> Any:
@@ -53,9 +60,10 @@ def frame(context: Context, query: Query) -> Any:
         result.schema  # noqa: B018 - Connect reports errors only when the plan is analysed.
     except Exception as error:
         if type(error).__module__.startswith("pyspark.errors"):
-            said = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
-            index = context.script.position(query.piece.origin(0))
-            raise InvalidInput(f"SQL at {index}: Spark says: {said}") from error
+            sentence = next((line for line in str(error).split("\n") if line.strip()), type(error).__name__)
+            index = context.script.position(query.piece.origin(_place(query, error)))
+            message = _unresolved(query, sentence) or f"Spark says: {_IN_SPLICED.sub('', sentence)}"
+            raise InvalidInput(f"SQL at {index}: {message}") from error
         raise
     return result
 
@@ -130,6 +138,27 @@ def _require_inside(query: Query) -> None:
             said = "TRANSFORM ... USING runs a program; map the DataFrame instead (to_spark())"
             raise script.unsupported(query.piece.origin(token.start), said)
         before = name
+
+
+def _unresolved(query: Query, sentence: str) -> str | None:
+    """For Spark's sentence on an unknown column, ours: Spark can only suggest columns that the query needs."""
+    match = _UNRESOLVED.search(sentence)
+    if match is None:
+        return None
+    columns = [name for reference in query.references for name in reference.names]
+    name = match["name"].replace("`", "")
+    return f"no column {name}{near(name.rpartition('.')[2], columns)}"
+
+
+def _place(query: Query, error: Any) -> int:
+    """Where in the text the fragment stands that Spark complains about; the start if that is not known."""
+    contexts: list[Any] = getattr(error, "getQueryContext", list)() or []
+    fragments = [fragment for fragment in (getattr(entry, "fragment", str)() for entry in contexts) if fragment]
+    for fragment in fragments[:1]:
+        places = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(fragment)}(?!\w)", query.piece.text)]
+        if len(places) == 1:  # Of several, the place in the spliced text does not say which.
+            return places[0]
+    return 0
 
 
 def _name(position: int) -> str:

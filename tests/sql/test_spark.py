@@ -345,11 +345,26 @@ def test_text_goes_to_spark_as_it_is(orders, spark):
         r"SELECT CAST(1.7 AS INT) AS a, TRY_CAST(-2.5D AS INT) AS b, 'x%y' LIKE 'x\\%y' AS c, 'xay' LIKE concat('x', '\\%y') AS d",
     ):
         assert rows(orders.sql(text)) == rows(orders.sql(text, spark=spark)), text
-    with pytest.raises(InvalidInput, match="Spark says"):
-        orders.sql("SELECT nope FROM paimon.orders", spark=spark)
-    with pytest.raises(UnsupportedFeature, match="the function hash"):
-        orders.sql("SELECT hash(id) FROM paimon.orders")
-    assert orders.sql("SELECT hash(id) FROM paimon.orders", spark=spark).to_spark().count() == 80
+    with pytest.raises(UnsupportedFeature, match="the function sentences"):
+        orders.sql("SELECT sentences(name) FROM paimon.orders")
+    assert orders.sql("SELECT sentences(name) FROM paimon.orders", spark=spark).to_spark().count() == 80
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT id,\n  upper(nam) AS n\nFROM paimon.orders", "line 2, column 9: no column nam; did you mean name?"),
+        ("SELECT o.nam FROM paimon.orders o", "line 1, column 8: no column o.nam; did you mean name?"),
+        ("SELECT 1; SELECT id FROM paimon.orders WHERE name = DATE '2020-01-01' + 'x'", "line 1, column 5"),
+        ("SELECT id FROM paimon.orders WHERE id = array(1)", "line 1, column 36: Spark says"),
+        ("SELECT id, count(*) FROM paimon.orders", "line 1, column 1: Spark says"),
+    ],
+)
+def test_errors_of_spark_name_the_place_in_the_users_text(orders, spark, text, said):
+    with pytest.raises(InvalidInput) as caught:
+        orders.sql(text, spark=spark)
+    assert said in str(caught.value)
+    assert " pos " not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, LakeError, UnsupportedFeature
-from lakeformat.sql.translation import calls
+from lakeformat.sql.translation import calls, hashes
 from tests.draw import some
 from tests.sql import counts, spark_answers
 from tests.sql.spark_answers import ROWS, UNASKED, is_of_all_rows, plain
@@ -35,6 +35,7 @@ class Ours:
     def __init__(self):
         self.connection = duckdb.connect(config={"enable_external_access": "false", "threads": "1"})
         self.connection.execute("SET GLOBAL TimeZone='UTC'")
+        hashes.add(self.connection)
         self.connection.register("given", TABLE)
         self.connection.execute("CREATE TABLE edges AS SELECT * FROM given")
 

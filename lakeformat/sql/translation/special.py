@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from lakeformat.errors import InvalidInput
 from lakeformat.expression.duckdb_sql import text
-from lakeformat.sql.translation import aggregates, formats, nested, numbers, texts, times
+from lakeformat.sql.translation import aggregates, formats, hashes, nested, numbers, texts, times
 from lakeformat.sql.translation.arguments import (
     Builder,
     fixed,
@@ -89,7 +90,19 @@ def _grouping_keys(node: Any, name: str, scope: Scope) -> list[str]:
     if any(key.is_int and not 1 <= int(key.name) <= len(select.expressions) for key in keys):
         raise scope.invalid(node, f"{name}: GROUP BY has a position outside of the select list")
     keys = [select.expressions[int(key.name) - 1].unalias() if key.is_int else key for key in keys]
-    return list(dict.fromkeys(scope.translate(key, scope).sql for key in keys))
+    return list(dict.fromkeys(_key(key, select, scope) for key in keys))
+
+
+def _key(key: Any, select: Any, scope: Scope) -> str:
+    """A key of GROUP BY, which may be an alias of the select list."""
+    try:
+        return scope.translate(key, scope).sql
+    except InvalidInput:
+        named = (item for item in select.expressions if isinstance(item, exp.Alias) and isinstance(key, exp.Column))
+        behind = next((item.this for item in named if item.alias.casefold() == key.name.casefold()), None)
+        if behind is None or key.table:
+            raise
+        return scope.translate(behind, scope).sql
 
 
 def _parts(key: Any) -> list[Any]:
@@ -111,6 +124,7 @@ SCALARS: Mapping[str, tuple[int, int | None, Builder]] = {
     **numbers.SCALARS,
     **times.SCALARS,
     **nested.SCALARS,
+    **hashes.SCALARS,
     "nullif": (2, 2, _nullif),
     "zeroifnull": (1, 1, _zeroifnull),
     "typeof": (1, 1, _typeof),

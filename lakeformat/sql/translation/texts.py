@@ -157,13 +157,15 @@ def _decode(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
             raise scope.refuse(node, "decode of another character set than UTF-8 in process; pass spark=")
         return Typed(f"DECODE({as_type(BINARY, nodes[0], scope)})", STRING)
     pairs = [(nodes[index], nodes[index + 1]) for index in range(1, len(nodes) - 1, 2)]
-    results = [result for _, result in pairs] + ([nodes[-1]] if len(nodes) % 2 == 0 else [])
+    # Without a default Spark's is NULL of text, to whose type it casts the results.
+    default = nodes[-1] if len(nodes) % 2 == 0 else exp.cast(exp.Null(), "STRING")
+    results = [*(result for _, result in pairs), default]
     type, values = shared([scope.translate(item, scope) for item in results], results, scope)
     if not spark_types.has_order(type):
         raise scope.refuse(node, f"decode to {type} in process; pass spark=")
     tests = [compared("IS NOT DISTINCT FROM", [nodes[0], key], scope).sql for key, _ in pairs]
     branches = " ".join(f"WHEN {test} THEN {value}" for test, value in zip(tests, values, strict=False))
-    return Typed(f"CASE {branches}{f' ELSE {values[-1]}' if len(nodes) % 2 == 0 else ''} END", type)
+    return Typed(f"CASE {branches} ELSE {values[-1]} END", type)
 
 
 def _encode(nodes: Sequence[Any], node: Any, scope: Scope) -> Typed:
