@@ -5,7 +5,8 @@ Spark, pandas, polars and DuckDB are imported only if an asset uses their frames
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import pyarrow as pa
 
@@ -152,6 +153,13 @@ def to_read(scan: Any, annotation: Any, spark: SparkResource) -> Any:
     )
 
 
+def required(annotation: Any) -> Any:
+    """An input's annotation without the None of `Optional`."""
+    several = [part for part in get_args(annotation) if part is not type(None)]
+    is_optional = get_origin(annotation) in (Union, UnionType) and len(several) == 1
+    return several[0] if is_optional else annotation
+
+
 def kind_by_partition(annotation: Any) -> Any:
     """The frame of an input that is annotated as one for each partition, `dict[str, frame]`; None for any other."""
     arguments = get_args(annotation)
@@ -161,8 +169,7 @@ def kind_by_partition(annotation: Any) -> Any:
 
 def wants_spark(annotation: Any) -> bool:
     """Whether an input's annotation is a Spark frame, or missing."""
-    parts = (annotation, *get_args(annotation))  # Of Optional[DataFrame].
-    return annotation in (Any, object) or any(_library(part) == "pyspark" for part in parts)
+    return annotation in (Any, object) or _library(annotation) == "pyspark"
 
 
 def _library(type: Any) -> str:

@@ -49,8 +49,9 @@ def request_id(to: AssetTable, keys: Sequence[str], origin: Origin) -> str:
     name = "/".join(filter(None, (run_id, origin.step, origin.output, to.asset.to_user_string())))
     if not keys:
         return name
-    digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
-    return f"{name}/{keys[0]}...{keys[-1]}/{digest}"
+    ordered = sorted(keys)  # Dagster's order of keys that are no times is another in each process.
+    digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()[:12]
+    return f"{name}/{ordered[0]}...{ordered[-1]}/{digest}"
 
 
 def change_id(asset: dg.AssetKey, source: str, after: int | None) -> str:

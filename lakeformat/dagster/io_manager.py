@@ -20,7 +20,7 @@ from lakeformat.dagster.asset_table import (
 )
 from lakeformat.dagster.declaration import AssetTable, Pin, at_run_time, declared, pin_of
 from lakeformat.dagster.fields import KnownFields, LaunchableFields
-from lakeformat.dagster.frames import kind_by_partition, to_read
+from lakeformat.dagster.frames import kind_by_partition, required, to_read
 from lakeformat.dagster.identity import note_write, origin_of
 from lakeformat.dagster.internals import asset_names
 from lakeformat.dagster.lake import LakeResource
@@ -91,7 +91,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         if not context.has_asset_key:
             self._write_op_output(context, obj)
             return
-        keys = list(context.asset_partition_keys) if context.has_asset_partitions else []
+        keys = _keys(context) if context.has_asset_partitions else []
         step = dg.AssetExecutionContext.get()
         self._refuse_unknown_pins(step.op_execution_context)
         reading, began = self._reading.pop(_step_name(step), None), time.monotonic()
@@ -111,7 +111,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
         upstream = context.upstream_output
         if upstream is not None and not upstream.has_asset_key:
             return self._read_op_output(context, upstream)
-        keys = list(context.asset_partition_keys) if context.has_asset_partitions else None
+        keys = _keys(context) if context.has_asset_partitions else None
         began = time.monotonic()
         self._refuse_unknown_pins(dg.OpExecutionContext.get())
         with as_dagster_failures(context.asset_key, keys or []):
@@ -122,7 +122,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             selected, snapshot_id = scan(self.lake.lake, table, keys, self._configured(context) or pin, columns, branch)
             if snapshot_id is not None:
                 note_read(step, self._reads, table.name, snapshot_id)
-            annotation = context.dagster_type.typing_type
+            annotation = required(context.dagster_type.typing_type)
             kind = kind_by_partition(annotation)
             if kind is None:
                 frame = to_read(selected, annotation, self.spark)
@@ -158,7 +158,7 @@ class LakeIOManager(LaunchableFields, dg.ConfigurableIOManager):
             table = declared(key, self.lake.table_name(key, metadata), None, metadata)
             pin, columns = pin_of(f"input {context.name}", context.definition_metadata or {})
             selected, _ = scan(self.lake.lake, table, None, pin, columns)
-            return to_read(selected, context.dagster_type.typing_type, self.spark)
+            return to_read(selected, required(context.dagster_type.typing_type), self.spark)
 
     def _declared(
         self, context: dg.InputContext | dg.OutputContext, metadata: Any, description: str | None = None
@@ -203,6 +203,14 @@ def snapshots_read(run: dg.DagsterRun, table: str) -> set[int]:
     """The snapshots of a table that the steps of a run have recorded."""
     noted = [ids for tag, ids in run.tags.items() if tag.startswith(f"{READS_TAG}/") and tag.endswith(f"/{table}")]
     return {int(snapshot_id) for ids in noted for snapshot_id in ids.split(", ")}
+
+
+def _keys(context: dg.InputContext | dg.OutputContext) -> list[str]:
+    """The partitions of an input or output: those of time as they follow each other, others by name, since Dagster's
+    order of these is another in each process."""
+    keys = context.asset_partition_keys
+    is_time = isinstance(context.asset_partitions_def, dg.TimeWindowPartitionsDefinition)
+    return list(keys) if is_time else sorted(keys)
 
 
 def _step_name(step: Any) -> str:

@@ -324,13 +324,26 @@ def _time_window(
     specs = dict.fromkeys(values_at(instant) for instant in instants)
     # Where the next or the previous partition has the same values, this partition is not the only one in there.
     whole_key = any(name == "window" or (name == "key" and _holds_key(types[column])) for name, column in parts.items())
-    if not whole_key and (values_at(window.end) in specs or values_at(window.start - timedelta(seconds=1)) in specs):
+    if not whole_key and any(
+        values_at(instant) in specs for instant in (window.end, _before(definition, window, steps))
+    ):
+        advice = "map its time, {'window': ...}" if steps else "map more of its parts"
         raise InvalidInput(
-            f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(specs))} with its neighbour; "
-            f"map more of its parts (for hourly partitions {{'date': ..., 'hour': ...}}, in UTC if the clock is set)"
+            f"partition_by {dict(parts)}: partition {key!r} shares {next(iter(specs))} with its neighbour; {advice} "
+            "(for hourly partitions {'date': ..., 'hour': ...}, in UTC if the clock is set)"
         )
     for values in specs:
         yield dict(zip(parts.values(), values, strict=True))
+
+
+def _before(
+    definition: dg.TimeWindowPartitionsDefinition, window: dg.TimeWindow, steps: Sequence[timedelta]
+) -> datetime:
+    """The time whose values the partition before `window` has last: its end, if it has those of each step, or else its
+    start."""
+    last = window.start - timedelta(seconds=1)
+    before = None if steps else definition.get_prev_partition_window(window.start, respect_bounds=False)
+    return last if before is None else before.start
 
 
 def _instants(start: datetime, end: datetime, step: timedelta) -> Iterator[datetime]:

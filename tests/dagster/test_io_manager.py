@@ -18,7 +18,9 @@ import pytest
 
 from lakeformat import Conflict, InvalidInput, Lake, NotFound, Scan
 from lakeformat.dagster.asset_table import as_dagster_failures
+from lakeformat.dagster.declaration import declared
 from lakeformat.dagster.frames import NoRows, to_read
+from lakeformat.dagster.identity import Origin, request_id
 from lakeformat.dagster.io_manager import READS_TAG, LakeIOManager
 from lakeformat.dagster.lake import LakeResource
 from lakeformat.dagster.spark import SparkResource
@@ -290,6 +292,32 @@ def test_a_step_that_is_retried_after_its_commit_does_not_write_twice(run, lake)
     assert found.metadata["dagster/partition_row_count"].value == 2
 
 
+def test_a_write_of_partitions_is_the_same_in_every_process(run, lake):
+    """Dagster gives keys that are no times in the order of a set of texts, which is another in each process."""
+    letters = sorted("abcdefghijkl")
+    options = {
+        "partitions_def": dg.StaticPartitionsDefinition(letters[::-1]),
+        "backfill_policy": dg.BackfillPolicy.single_run(),
+    }
+    seen = []
+
+    @dg.asset(metadata={"partition_by": "c", "write": "append"}, **options)
+    def events(context: dg.AssetExecutionContext) -> pa.Table:
+        return pa.table({"c": letters, "n": range(12)})
+
+    @dg.asset(metadata={"partition_by": "c"}, **options)
+    def later(events: dict[str, pa.Table]) -> pa.Table:
+        seen.extend(events)
+        return pa.concat_tables(events.values())
+
+    run(events, later, keys=("l", "a"))
+    assert seen == letters
+    (snapshot,) = lake.lake.table("nyc.events").snapshots()
+    assert snapshot.properties["dagster/partitions"] == ", ".join(letters)
+    to, origin = declared(dg.AssetKey("events"), "nyc.events", None, {"write": "append"}), Origin("run", "events")
+    assert len({request_id(to, keys, origin) for keys in (letters, letters[::-1], [*letters[6:], *letters[:6]])}) == 1
+
+
 def test_a_lost_race_asks_dagster_for_a_retry(run, lake, io):
     class LosesTheFirstRace(LakeIOManager):
         def handle_output(self, context: dg.OutputContext, obj) -> None:
@@ -490,8 +518,9 @@ FRAMES = {
 }
 
 
+@pytest.mark.parametrize("is_optional", [False, True])
 @pytest.mark.parametrize("library", FRAMES)
-def test_frames_of_every_library_go_in_and_come_out(library, run, lake):
+def test_frames_of_every_library_go_in_and_come_out(library, is_optional, run, lake):
     kind, make = FRAMES[library]
     rows = pa.table({"dt": ["2013-01-01", "2013-01-01"], "n": [1, None], "x": [0.5, 1.5]})
 
@@ -505,7 +534,7 @@ def test_frames_of_every_library_go_in_and_come_out(library, run, lake):
         seen.append(type(orders))
         return rows
 
-    receives.__annotations__["orders"] = kind
+    receives.__annotations__["orders"] = kind | None if is_optional else kind
     declared = {"partitions_def": DAILY, "metadata": {"partition_by": "dt"}}
     result = run(
         single(name="orders", **declared)(orders), single(name="receives", **declared)(receives), key="2013-01-01"

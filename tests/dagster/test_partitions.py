@@ -17,6 +17,9 @@ DAILY = dg.DailyPartitionsDefinition("2013-01-01")
 HOURLY = dg.HourlyPartitionsDefinition("2013-01-01-00:00")
 WEEKLY = dg.WeeklyPartitionsDefinition("2013-01-01")
 MONTHLY = dg.MonthlyPartitionsDefinition("2013-01-01")
+FROM_SIX = dg.DailyPartitionsDefinition("2013-01-01", hour_offset=6)
+WEEKS_FROM_THREE = dg.WeeklyPartitionsDefinition("2013-01-01", hour_offset=3, day_offset=1, timezone="America/New_York")
+FROM_THE_15TH = dg.MonthlyPartitionsDefinition("2013-01-01", day_offset=15)
 BERLIN = dg.HourlyPartitionsDefinition("2013-01-01-00:00", timezone="Europe/Berlin")
 REGIONS = dg.StaticPartitionsDefinition(["eu", "us", "7"])
 CELLS = dg.MultiPartitionsDefinition({"day": DAILY, "region": REGIONS})
@@ -68,6 +71,9 @@ ONE_KEY = [
     (WEEKLY, "2013-01-06", {"window": "dt"}, {"dt": DATE}, [{"dt": Window(date(2013, 1, 6), date(2013, 1, 13))}]),
     (WEEKLY, "2013-01-06", "week", {"week": DATE}, [{"week": date(2013, 1, 6)}]),
     (WEEKLY, "2013-01-06", {"days": "dt"}, {"dt": TEXT}, [{"dt": f"2013-01-{day:02d}"} for day in range(6, 13)]),
+    (FROM_SIX, "2013-02-01", {"date": "dt"}, {"dt": DATE}, [{"dt": date(2013, 2, 1)}]),
+    (WEEKS_FROM_THREE, "2013-02-04", {"date": "dt"}, {"dt": TEXT}, [{"dt": "2013-02-04"}]),
+    (FROM_THE_15TH, "2013-02-15", {"month": "m"}, {"m": TEXT}, [{"m": "2013-02"}]),
     (MONTHLY, "2013-02-01", {"month": "m"}, {"m": TEXT}, [{"m": "2013-02"}]),
     (MONTHLY, "2013-02-01", {"month": "m"}, {"m": INT}, [{"m": 201302}]),
     (MONTHLY, "2013-02-01", {"month": "m"}, {"m": DATE}, [{"m": date(2013, 2, 1)}]),
@@ -117,6 +123,7 @@ REFUSED = [
     (HOURLY, ["2013-01-31-05:00"], "dt", {"dt": INT}, "shares"),
     (DAILY, ["2013-02-15"], {"month": "m"}, {"m": TEXT}, "shares"),
     (MONTHLY, ["2013-02-01"], {"year": "y"}, {"y": INT}, "shares"),
+    (WEEKS_FROM_THREE, ["2013-02-04"], {"days": "dt"}, {"dt": TEXT}, "shares .*map its time, {'window': ...}"),
     (BERLIN, ["2013-10-27-02:00"], {"date": "dt", "hour": "h"}, {"dt": TEXT, "h": INT}, "UTC if the clock is set"),
     (HOURLY, ["2013-01-31-05:00"], {"hour": "h"}, {"h": INT}, "each day has the same 'hour'.*map 'date' too"),
     (DAILY, ["2013-01-31"], {"hours": "h"}, {"h": INT}, "map 'date' too"),
