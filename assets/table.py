@@ -29,6 +29,7 @@ FOLLOW_UPSTREAM = (
     dg.AutomationCondition.eager()
     .without(dg.AutomationCondition.in_latest_time_window())
     .ignore(dg.AssetSelection.assets(SOURCE_KEY))
+    .with_label("any upstream partition has changed")
 )
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=1, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)

@@ -109,7 +109,7 @@ def write(
     if not written.commit or written.snapshot is None:
         return written
     seconds = max(0.0, time.monotonic() - began - (written.snapshot.milliseconds or 0) / 1000)
-    return replace(written, commit={**written.commit, "lake/write_seconds": round(seconds, 3)})
+    return replace(written, commit={"lake/write_seconds": round(seconds, 3), **written.commit})
 
 
 def _write(lake: Lake, to: AssetTable, data: Any, keys: Sequence[str], origin: Origin, branch: str | None) -> Written:

@@ -333,7 +333,7 @@ def _findings_of_rows(
         query = {} if agree and count else _query(f"SELECT count(*) AS row_count\nFROM {name}{where}")
         findings[ROWS][key] = Finding(
             agree,
-            f"{count_text(count, 'row')} are read, and metadata counts {promised:,}",
+            f"reading gives {count_text(count, 'row')}, and metadata counts {promised:,}",
             {"rows_read": count, "rows_counted": promised, **version, **({} if agree else query)},
         )
         findings[PRESENT][key] = Finding(
@@ -349,7 +349,7 @@ def _findings_of_rows(
             others = "another row of the table" if reads_all or keys is None else "another row of the partition"
             findings[UNIQUE][key] = Finding(
                 number == 0,
-                f"{number:,} of {count_text(count, 'row')} have the {listed} of {others}",
+                f"{count_text(number, 'row')} of {count:,} {'has' if number == 1 else 'have'} the {listed} of {others}",
                 {"repeated_rows": number, **({"sample_keys": samples, **_query(text)} if samples else {})},
             )
     return findings
@@ -400,7 +400,7 @@ def _together(findings: Findings) -> Finding:
     if failed:
         metadata["failed_partitions"] = _named(list(failed))
     partitions = count_text(len(findings), "partition")
-    text = f"{len(failed):,} of {partitions} failed: {_named(list(failed))}" if failed else f"all {partitions} passed"
+    text = f"{len(failed):,} of {partitions} failed: {_named(list(failed))}" if failed else f"{partitions} passed"
     return Finding(not failed, text if findings else "no partition has been materialized", metadata)
 
 

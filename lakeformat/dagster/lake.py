@@ -110,14 +110,17 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
             self._lake = Lake(resolved(self.warehouse), **options)
         return self._lake
 
-    def write(self, context: dg.AssetExecutionContext, data: Any) -> dg.MaterializeResult:
+    def write(
+        self, context: dg.AssetExecutionContext, data: Any, asset: str | dg.AssetKey | None = None
+    ) -> dg.MaterializeResult:
         """Write `data` to the asset's table as the asset declares (by default, replace its partitions), in one commit,
-        and report it; once per step. `data` may be a `dg.Output` of a frame, whose metadata says how this output is
-        written."""
+        and report it; once per step and table. `data` may be a `dg.Output` of a frame, whose metadata says how this
+        output is written. A multi-asset names the `asset`, by its key."""
         output = data if isinstance(data, dg.Output) else dg.Output(data)
         keys = list(context.partition_keys) if context.assets_def.partitions_def else []
-        with as_dagster_failures(context.asset_key, keys):
-            table = self.declared(context.asset_key, context.assets_def, output.metadata)
+        key = _written_asset(context, asset)
+        with as_dagster_failures(key, keys):
+            table = self.declared(key, context.assets_def, output.metadata)
             origin = origin_of(context)
             note_write(context, table, origin)
             written = write(self.lake, table, output.value, keys, origin)
@@ -176,6 +179,22 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
     def table_name(self, asset: dg.AssetKey, metadata: Mapping[str, Any]) -> str:
         """The table of an asset: its metadata's `table`, or else its key; in `database` if that has one part."""
         return table_name(asset, metadata, self.database)
+
+
+def _written_asset(context: dg.AssetExecutionContext, asset: str | dg.AssetKey | None) -> dg.AssetKey:
+    """The asset of the step that `lake.write` is to write. Raises `Failure` for none of them."""
+    keys = sorted(context.selected_asset_keys)
+    if asset is None and len(keys) == 1:
+        return keys[0]
+    key = dg.AssetKey.from_user_string(asset) if isinstance(asset, str) else asset
+    if key is None or key not in keys:
+        names = [each.to_user_string() for each in keys]
+        wrong = "" if key is None else f", and not {key.to_user_string()}"
+        raise dg.Failure(
+            f"this step makes {', '.join(names)}{wrong}; name one: lake.write(context, rows, asset={names[0]!r})",
+            allow_retries=False,
+        )
+    return key
 
 
 def _key(id: str, text: str) -> bytes:

@@ -110,7 +110,8 @@ def rerun_partitions(
 
     @dg.job(
         name=name,
-        description="Makes any set of partitions again: one run, one snapshot for each table that is named.",
+        description="Makes any set of partitions again, in one run and one snapshot of each table. If no table names "
+        "partitions, the newest one of each that was made before.",
         executor_def=dg.in_process_executor,
     )
     def job() -> None:

@@ -192,7 +192,8 @@ def sweep_job(assets: Mapping[str, TableAsset]) -> dg.JobDefinition:
                 older_than=timedelta(hours=table.limits.orphan_hours)
             )
             metadata = {TASK_TAG: "sweep", "lake/orphan_files_removed": len(removed)}
-            yield Done(f"Removed {count_text(len(removed), 'orphan file')}", metadata)
+            text = f"Removed {count_text(len(removed), 'orphan file')}" if removed else "There are no orphan files"
+            yield Done(text, metadata)
 
         _in_turn(context, assets, config.tables, steps)
 
@@ -327,7 +328,10 @@ def expire(instance: dg.DagsterInstance, table: Maintained) -> Done | None:
         return None
     keep_from = first_to_keep(snapshots, table.limits, read, clock.now_ms())
     dropped = expire_before(opened, keep_from)
-    text = f"Dropped {count_text(dropped, 'snapshot')}"
+    kept = count_text(len(snapshots) - dropped, "snapshot")
+    text = (
+        f"Dropped {count_text(dropped, 'snapshot')}" if dropped else f"All {kept} are kept: none is too old or too many"
+    )
     metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": id_text(keep_from)}
     return Done(text, {**metadata, **(pictures(opened) if table.asset else {})})
 

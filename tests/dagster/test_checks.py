@@ -137,7 +137,7 @@ def test_a_key_may_be_unique_over_the_table(outcome, lake):
     found = outcome(rows, unique_key="n", unique_over="table")["unique_key"]
     assert [found[day].passed for day in DAYS] == [False, True]
     assert found[DAYS[0]].metadata["sample_keys"].value.splitlines()[2:] == ["| 2 | 2 |"]
-    assert found[DAYS[0]].description == "1 of 2 rows have the n of another row of the table"
+    assert found[DAYS[0]].description == "1 row of 2 has the n of another row of the table"
 
 
 def test_what_a_unique_key_proves_is_said():

@@ -669,6 +669,35 @@ def test_a_body_may_write_itself_and_report_the_same(run, lake):
     assert {m.tags["dagster/data_version"] for m in events} == {str(snapshot.id)}
 
 
+def test_a_body_writes_each_table_of_a_multi_asset_by_name(run, lake):
+    specs = [dg.AssetSpec(name, metadata={"partition_by": {"date": "dt"}}) for name in ("left", "right")]
+    options = {"specs": specs, "partitions_def": DAILY, "backfill_policy": dg.BackfillPolicy.single_run()}
+
+    @dg.multi_asset(can_subset=True, **options)
+    def both(context: dg.AssetExecutionContext, lake: LakeResource):
+        days = list(context.partition_keys)
+        for key in context.selected_asset_keys:
+            yield lake.write(context, pa.table({"dt": days, "n": [1] * len(days)}), asset=key)
+
+    events = materializations(run(both, keys=("2013-01-01", "2013-01-02")))
+    assert {m.asset_key.to_user_string() for m in events} == {"left", "right"}
+    assert [m.metadata["dagster/partition_row_count"].value for m in events] == [1] * 4
+    run(both, key="2013-01-03", selection=["left"])
+    assert [lake.lake.table(f"nyc.{name}").scan().count() for name in ("left", "right")] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("named", "message"), [(None, "makes left, right; name one"), ("up", "makes left, right, and not up; name one")]
+)
+def test_a_write_that_does_not_name_its_table_of_several_is_refused(run, named, message):
+    @dg.multi_asset(specs=[dg.AssetSpec("left"), dg.AssetSpec("right")])
+    def unclear(context: dg.AssetExecutionContext, lake: LakeResource):
+        yield lake.write(context, pa.table({"n": [2]}), asset=named)
+
+    with pytest.raises(dg.Failure, match=message):
+        run(unclear)
+
+
 def test_an_asset_of_its_own_earlier_partitions_begins_with_nothing(run, lake):
     """Also where the table is not there yet, and the first partition depends on none."""
     seen = []
