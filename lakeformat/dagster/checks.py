@@ -414,10 +414,15 @@ def _query(text: str) -> dict[str, dg.MarkdownMetadataValue]:
 
 
 def _previous_columns(context: dg.OpExecutionContext, asset: dg.AssetKey) -> dg.TableSchema | None:
-    """The columns reported by the last materialization before this run."""
+    """The columns reported by the last run before this one that materialized the asset. Commits of other programs are
+    reported without a run."""
     last = 1 + (len(context.partition_keys) if context.has_partition_key_range else 1)
-    for record in context.instance.fetch_materializations(asset, limit=last).records:
-        if record.run_id != context.run.run_id and record.asset_materialization:
-            entry = record.asset_materialization.metadata.get("dagster/column_schema")
-            return entry.schema if isinstance(entry, dg.TableSchemaMetadataValue) else None
+    cursor, has_more = None, True
+    while has_more:
+        found = context.instance.fetch_materializations(asset, limit=last, cursor=cursor)
+        for record in found.records:
+            if record.run_id not in ("", context.run.run_id) and record.asset_materialization:
+                entry = record.asset_materialization.metadata.get("dagster/column_schema")
+                return entry.schema if isinstance(entry, dg.TableSchemaMetadataValue) else None
+        cursor, has_more = found.cursor, found.has_more
     return None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakeformat import clock
 from lakeformat.codec.arrow import to_arrow
-from lakeformat.dagster.asset_table import specs_of
+from lakeformat.dagster.asset_table import metadata_of, specs_of
 from lakeformat.dagster.checks import declaration_event, declaration_finding
 from lakeformat.dagster.declaration import SOURCE_TABLE, settled
 from lakeformat.dagster.lake import LakeResource
@@ -348,6 +348,7 @@ def _foreign_events(
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """The events of foreign snapshots, oldest first. The last one of each partition has its rows."""
     keys_of = _partitions_of(lake, asset, table, instance)
+    described = metadata_of(table, settled(asset.table(lake), table.schema.fields), None)
     events: list[dg.AssetMaterialization | dg.AssetObservation] = []
     counted: set[str | None] = set()
     for snapshot in reversed(snapshots):
@@ -355,7 +356,7 @@ def _foreign_events(
         changes_rows = snapshot.kind not in KEEPS_ROWS and (changed.rows_added or changed.rows_removed)
         keys = keys_of(changed) if changes_rows else []
         measured = measures(table, snapshot) if not counted or not keys else {}
-        metadata = {**_foreign(table.name, snapshot), **measured}
+        metadata = {**described, **_foreign(snapshot), **measured}
         for key in reversed(keys):
             rows = {} if key is None or key in counted else _rows_of(lake, asset, table, key, snapshot)
             counted.add(key)
@@ -423,9 +424,8 @@ def _sentence(snapshot: Snapshot, key: str | None) -> str:
     )
 
 
-def _foreign(table: str, snapshot: Snapshot) -> Mapping[str, Any]:
+def _foreign(snapshot: Snapshot) -> Mapping[str, Any]:
     metadata = {
-        "dagster/table_name": table,
         "lake/snapshot_id": id_text(snapshot.id),
         "lake/snapshot_kind": snapshot.kind,
         "lake/committed_at": dg.MetadataValue.timestamp(snapshot.timestamp_ms / 1000),

@@ -177,6 +177,16 @@ def test_a_column_that_somebody_added_is_reported_once(outcome, lake):
     assert passed(outcome(rows, schema_evolution="add"))["columns_unchanged"] == [True, True]
 
 
+def test_commits_of_others_between_two_runs_do_not_hide_a_new_column(outcome, lake, instance):
+    rows = [row(DAYS[0], 1), row(DAYS[1], 1)]
+    outcome(rows)
+    lake.lake.table("nyc.orders").alter().add_column("note", "string").commit()
+    schema = column_schema(lake.lake.table("nyc.orders").schema)
+    for metadata in ({}, {"dagster/column_schema": schema}, {"dagster/column_schema": schema}):
+        instance.report_runless_asset_event(dg.AssetMaterialization("orders", partition=DAYS[0], metadata=metadata))
+    assert passed(outcome(rows, schema_evolution="add"))["columns_unchanged"] == [False, False]
+
+
 def test_checks_alone_look_at_every_partition_that_was_made(outcome, lake):
     outcome([row(DAYS[0], 1), row(DAYS[1], 1)])
     lake.lake.table("nyc.orders").drop_partitions([{"dt": DAYS[1]}])

@@ -347,6 +347,9 @@ def test_a_foreign_commit_is_a_materialization_of_each_partition_that_it_changed
         deleted.description
         == "Another program committed snapshot 2 (delete): +1 row, -2 rows; partition 2013-01-02 changed"
     )
+    shown = {name: entry.value for name, entry in deleted.metadata.items()}
+    assert [column.name for column in shown["dagster/column_schema"].columns] == ["dt", "n"]
+    assert (shown["dagster/uri"], shown["dagster/storage_kind"]) == (flights.uri, flights.format)
     assert isinstance(outside, dg.AssetObservation), "a partition that the asset does not have"
     assert isinstance(compacted, dg.AssetObservation), "compaction changes no row"
 
