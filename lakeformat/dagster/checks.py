@@ -243,8 +243,9 @@ def _events(
     for spec in specs:
         by_key = findings[spec.name]
         if keys is not None and spec.partitions_def is not None:
-            shown = list(by_key) if is_of_partitions else sorted(by_key, key=lambda key: by_key[key].passed)
-            for key in shown if is_of_partitions else shown[:MOST_EVALUATIONS]:
+            # The page of a check shows the result that came last: one that failed, if there is one.
+            shown = sorted(by_key, key=lambda key: not by_key[key].passed)
+            for key in shown if is_of_partitions else shown[-MOST_EVALUATIONS:]:
                 yield _evaluation(spec, by_key[key], targets.get(key), key)
         if spec.partitions_def is None or not is_of_partitions:
             whole = by_key[""] if spec.partitions_def is None else _together(by_key)

@@ -81,7 +81,7 @@ def row(day, n, **more):
 
 
 def passed(outcome):
-    return {name: [result.passed for result in by_day.values()] for name, by_day in outcome.items()}
+    return {name: [by_day[day].passed for day in sorted(by_day, key=str)] for name, by_day in outcome.items()}
 
 
 def test_a_sound_table_passes_in_each_partition(outcome, instance):
@@ -208,6 +208,7 @@ def test_each_check_runs_alone(outcome, keys):
     found = outcome(rows, keys, which="unique")
     assert found.keys() == {"unique_key"}
     assert [found["unique_key"][day].passed for day in DAYS] == [False, True]
+    assert [day for day in found["unique_key"] if day] == [*DAYS[::-1]], "what failed comes last, for the check's page"
 
 
 def test_a_declaration_that_has_changed_is_found_by_the_checks_alone(outcome):
