@@ -153,6 +153,8 @@ def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
             fields.append(_part(field, field.name))
         except RecursionError as error:
             raise too_deep(f"column {field.name}") from error
+        except UnsupportedFeature as error:
+            raise UnsupportedFeature(f"column {field.name}: {error}") from error
     require_shallow(tuple(fields))  # Before anything else descends.
     return tuple(fields)
 

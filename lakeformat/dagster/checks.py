@@ -420,10 +420,10 @@ def _previous_columns(context: dg.OpExecutionContext, asset: dg.AssetKey) -> dg.
     last = 1 + (len(context.partition_keys) if context.has_partition_key_range else 1)
     cursor, has_more = None, True
     while has_more:
-        found = context.instance.fetch_materializations(asset, limit=last, cursor=cursor)
-        for record in found.records:
+        page = context.instance.fetch_materializations(asset, limit=last, cursor=cursor)
+        for record in page.records:
             if record.run_id not in ("", context.run.run_id) and record.asset_materialization:
                 entry = record.asset_materialization.metadata.get("dagster/column_schema")
                 return entry.schema if isinstance(entry, dg.TableSchemaMetadataValue) else None
-        cursor, has_more = found.cursor, found.has_more
+        cursor, has_more = page.cursor, page.has_more
     return None

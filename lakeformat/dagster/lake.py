@@ -117,8 +117,8 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
         and report it; once per step and table. `data` may be a `dg.Output` of a frame, whose metadata says how this
         output is written. A multi-asset names the `asset`, by its key."""
         output = data if isinstance(data, dg.Output) else dg.Output(data)
-        keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         key = _written_asset(context, asset)
+        keys = list(context.partition_keys) if context.assets_def.partitions_def else []
         with as_dagster_failures(key, keys):
             table = self.declared(key, context.assets_def, output.metadata)
             origin = origin_of(context)
@@ -183,12 +183,18 @@ class LakeResource(LaunchableFields, dg.ConfigurableResource):
 
 def _written_asset(context: dg.AssetExecutionContext, asset: str | dg.AssetKey | None) -> dg.AssetKey:
     """The asset of the step that `lake.write` is to write. Raises `Failure` for none of them."""
+    if not context.has_assets_def:
+        raise dg.Failure(
+            f"lake.write writes the table of an asset, and {context.op_def.name} is an op; return the rows with "
+            "out=dg.Out(metadata={'table': 'db.name'}), or write lake.lake.table('db.name')",
+            allow_retries=False,
+        )
     keys = sorted(context.selected_asset_keys)
     if asset is None and len(keys) == 1:
         return keys[0]
     key = dg.AssetKey.from_user_string(asset) if isinstance(asset, str) else asset
     if key is None or key not in keys:
-        names = [each.to_user_string() for each in keys]
+        names = [one.to_user_string() for one in keys]
         wrong = "" if key is None else f", and not {key.to_user_string()}"
         raise dg.Failure(
             f"this step makes {', '.join(names)}{wrong}; name one: lake.write(context, rows, asset={names[0]!r})",

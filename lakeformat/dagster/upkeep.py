@@ -328,10 +328,7 @@ def expire(instance: dg.DagsterInstance, table: Maintained) -> Done | None:
         return None
     keep_from = first_to_keep(snapshots, table.limits, read, clock.now_ms())
     dropped = expire_before(opened, keep_from)
-    kept = count_text(len(snapshots) - dropped, "snapshot")
-    text = (
-        f"Dropped {count_text(dropped, 'snapshot')}" if dropped else f"All {kept} are kept: none is too old or too many"
-    )
+    text = f"Dropped {count_text(dropped, 'snapshot')}" if dropped else f"Dropped no snapshot of {len(snapshots):,}"
     metadata = {TASK_TAG: "expire", "lake/snapshots_dropped": dropped, "lake/oldest_snapshot": id_text(keep_from)}
     return Done(text, {**metadata, **(pictures(opened) if table.asset else {})})
 

@@ -698,6 +698,19 @@ def test_a_write_that_does_not_name_its_table_of_several_is_refused(run, named, 
         run(unclear)
 
 
+def test_a_write_in_an_op_is_refused_with_the_way_out(lake, instance):
+    @dg.op
+    def fetch(context: dg.OpExecutionContext, lake: LakeResource) -> None:
+        lake.write(context, pa.table({"n": [2]}))
+
+    @dg.job(resource_defs={"lake": lake})
+    def job():
+        fetch()
+
+    with pytest.raises(dg.Failure, match=r"fetch is an op; return the rows with out=dg.Out\(metadata"):
+        job.execute_in_process(instance=instance)
+
+
 def test_an_asset_of_its_own_earlier_partitions_begins_with_nothing(run, lake):
     """Also where the table is not there yet, and the first partition depends on none."""
     seen = []

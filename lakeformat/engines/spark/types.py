@@ -145,7 +145,11 @@ def digits_of(type: Type) -> int:
 
 
 def _field_of(field: T.StructField) -> Field:
-    return Field(NO_ID, field.name, _logical(field.dataType), field.nullable, (field.metadata or {}).get("comment"))
+    try:
+        type = _logical(field.dataType)
+    except UnsupportedFeature as error:
+        raise UnsupportedFeature(f"column {field.name}: {error}") from error
+    return Field(NO_ID, field.name, type, field.nullable, (field.metadata or {}).get("comment"))
 
 
 def _logical(type: T.DataType) -> Type:

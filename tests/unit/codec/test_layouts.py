@@ -9,7 +9,7 @@ import pytest
 
 from lakeformat import Lake
 from lakeformat.codec import layouts
-from lakeformat.codec.arrow import from_arrow
+from lakeformat.codec.arrow import fields_from_arrow, from_arrow
 from lakeformat.engines.arrow import batches
 from lakeformat.errors import InvalidInput, UnsupportedFeature
 from lakeformat.model.schema import Kind, scalar
@@ -126,6 +126,8 @@ def test_extension_types_have_the_table_type_of_what_they_are():
     ):
         with pytest.raises(UnsupportedFeature, match=r"extension type .* give its storage"):
             from_arrow(unknown)
+        with pytest.raises(UnsupportedFeature, match=r"^column odd: Arrow's extension type"):
+            fields_from_arrow(pa.schema({"id": pa.int64(), "odd": unknown}))
 
 
 def test_sql_over_frames_of_any_layout(tmp_path):
