@@ -245,6 +245,28 @@ def test_null_keys_match_nothing_unless_asked(table, frame):
     assert values(table) == {None: 6, 1: 6}
 
 
+def test_whole_numbers_meet_floats_as_floats(tmp_path):
+    """As Spark compares them: also those that only become equal so."""
+    table = Lake(str(tmp_path)).create_table("a.t", pa.schema([("k", pa.int64())]), format="iceberg")
+    for key in (1, 2, 2**53, 2**53 + 1):
+        table.append({"k": [key]})
+    source = pa.table({"k": [1.0, 2.5, 2.0**53]})
+    table.merge_into(source, on="t.k = s.k").when_matched().delete().merge()
+    assert table.scan().to_arrow()["k"].to_pylist() == [2]
+
+
+def test_a_condition_without_columns_is_that_of_each_pair(tmp_path):
+    table = Lake(str(tmp_path)).create_table("a.t", pa.schema([("k", pa.int64())]), format="iceberg")
+    table.append({"k": [1, 2, 3]})
+    source = pa.table({"k": [2, 3, 4]})
+    merge = table.merge_into(source, on="t.k = s.k AND cast(null AS boolean)")
+    made = merge.when_matched().delete().when_not_matched().insert_all().merge()
+    assert (made.rows_added, made.rows_removed) == (3, 0)
+    merge = table.merge_into(source, on="t.k = s.k AND coalesce(cast(null AS boolean), true)")
+    merge.when_matched("coalesce(cast(null AS boolean), true)").delete().merge()
+    assert table.scan().to_arrow()["k"].to_pylist() == [1]
+
+
 @pytest.mark.parametrize("of_source", [3, 200])
 @pytest.mark.parametrize("type", [pa.int64(), pa.float64()], ids=["int64", "float64"])
 def test_keys_that_lie_far_apart_match_whether_they_are_few_or_many(tmp_path, type, of_source):
@@ -463,6 +485,8 @@ def test_a_key_stays_what_it_is(keyed):
     source = pa.Table.from_pylist([row(1, 5, "b", op="u")], SOURCE)
     with pytest.raises(InvalidInput, match="update of 'dt', which is in the primary key"):
         keyed.merge_into(source, on="t.id = s.id").when_matched().update_all().merge()
+    with pytest.raises(InvalidInput, match="update of 'dt', which is in the primary key"):
+        keyed.update({"dt": "'b'"})
     with pytest.raises(InvalidInput, match="not looked for by dt"):
         keyed.merge_into(source, on="t.id = s.id").when_not_matched().insert_all().merge()
     made = keyed.merge_into(source, on="t.id = s.id").when_matched().update({"v": "s.v"}).merge()

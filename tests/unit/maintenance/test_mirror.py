@@ -16,6 +16,7 @@ from lakeformat.dialects.iceberg import metadata as iceberg_metadata
 from lakeformat.dialects.iceberg.dialect import Iceberg
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.errors import CorruptTable, LakeError
+from lakeformat.maintenance import mirror
 from lakeformat.model.partition import identity
 from lakeformat.model.schema import Field, Kind, ListOf, Schema, scalar
 from lakeformat.storage.memory import MemoryFiles
@@ -267,6 +268,23 @@ def test_what_is_behind_is_made_up_for():
     forget(table)
     table.append(data(9))
     require_same(table)
+
+
+def test_snapshots_expire_with_commits_once_the_mirror_shows_them(monkeypatch):
+    """What it still shows, because it could not be written, keeps its files."""
+    table = made(**{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})
+    for i in range(4):
+        table.overwrite(data(i))
+    assert [snapshot.id for snapshot in table.snapshots()] == [3, 4]
+    with monkeypatch.context() as broken:
+        broken.setattr(mirror, "follow", lambda store, format: 1 / 0)
+        for i in range(4):
+            table.overwrite(data(i))
+        assert [snapshot.id for snapshot in table.snapshots()] == [3, 4, 5, 6, 7, 8]
+        assert len(seen(shown(table))) == 1
+    table.overwrite(data(9))
+    assert [snapshot.id for snapshot in table.snapshots()] == [8, 9]
+    require_same(table, history=False)
 
 
 def test_a_rollback_is_shown_with_its_commit_and_when_it_is_made_up_for():

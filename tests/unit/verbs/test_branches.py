@@ -603,6 +603,14 @@ def test_staged_rows_are_published_once_and_after_what_others_wrote(iceberg):
     with pytest.raises(NotFound, match="'three'"):
         iceberg.publish("three")
     assert content(iceberg) == [1, 2, 3]
+    undone = iceberg.append(rows(7))
+    iceberg.rollback_to(made.id)
+    iceberg.append(rows(8))
+    iceberg.cherry_pick(undone.id)
+    assert content(iceberg) == [1, 2, 3, 7, 8]
+    with pytest.raises(Conflict, match=f"snapshot {undone.id} is published already"):
+        iceberg.cherry_pick(undone.id)
+    assert content(iceberg) == [1, 2, 3, 7, 8]
 
 
 def test_staged_overwrites_and_deletes_are_published_where_nobody_came_in_between(iceberg):

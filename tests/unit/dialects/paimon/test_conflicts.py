@@ -338,6 +338,26 @@ def test_an_overwrite_minds_keys_that_moved_outside_its_scope():
     check(table, overwrite(None))
 
 
+def test_waiting_rows_get_no_buckets_that_others_wrote_to_since_they_were_read():
+    """They continue the sequence numbers that the buckets had."""
+    table = made(replace(KEYED, properties={"bucket": "-2"}))
+    table.append(rows(1))
+    placed = Rewrite(
+        request=request(table),
+        removed=(),
+        added=(replace(file(1), bucket_count=2),),
+        read_at=now(table),
+        kind="compact",
+    )
+    table.append(rows(2))
+    check(table, placed)
+    commit(
+        doors.store(table), dialect.head(doors.store(table)), dialect, Append(request=request(table), added=(file(3),))
+    )
+    with pytest.raises(Conflict, match="postponed rows get their buckets here"):
+        check(table, placed)
+
+
 # --- overwrites -------------------------------------------------------------------------------------------------------
 
 

@@ -195,6 +195,10 @@ def removing(table, id: int):
     return merging(table, data(id, id + 1).set_column(2, "b", pa.array([-1], pa.int32())))
 
 
+def setting(table, id: int, a: str):
+    return table.merge_into(data(id, id + 1), on="t.id = s.id").when_matched().update({"a": a}).merge()
+
+
 def test_a_merge_deletes_by_vectors_and_updates_by_columns():
     table = made(EVOLVING | VECTORS)
     table.append(data(0, 5))
@@ -246,6 +250,8 @@ def test_compaction_moves_the_marks_of_rows_that_were_deleted():
         (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.delete("b = 2"), True),
         (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.delete("id = 2"), False),
         (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: t.update({"b": "8"}, where="id = 6"), False),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: setting(t, 2, "string(t.b)"), True),
+        (lambda t: t.update({"b": "7"}, where="id = 1"), lambda t: setting(t, 2, "'n'"), False),
         (lambda t: t.append(data(9, 10)), lambda t: t.update({"b": "8"}, where="id = 2"), False),
         (lambda t: t.delete("id = 1"), lambda t: removing(t, 2), True),
         (lambda t: t.compact(full=True), lambda t: removing(t, 2), True),
