@@ -139,3 +139,22 @@ def test_a_window_by_what_may_raise_has_its_rows_or_a_way_out(tmp_path, key):
     else:
         with pytest.raises(UnsupportedFeature, match="compute it in a subquery"):
             counted(key, rows)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM d.t WHERE rand() < 0.5",
+        "DELETE FROM d.t WHERE id > 1 AND uuid() > 'a'",
+        "UPDATE d.t SET id = 1 WHERE random() < 0.5",
+        "UPDATE d.t SET id = CAST(rand() * 10 AS INT)",
+        "MERGE INTO d.t t USING d.t s ON t.id = s.id AND rand() < 0.5 WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_rows_are_not_changed_by_what_differs_each_time(tmp_path, statement):
+    lake = Lake(tmp_path)
+    lake.sql("CREATE TABLE d.t (id INT); INSERT INTO d.t VALUES (1), (1), (2)")
+    with pytest.raises(UnsupportedFeature, match=r"(rand|random|uuid)\(\) gives another value each time"):
+        lake.sql(statement)
+    lake.sql("DELETE FROM d.t WHERE id IN (SELECT id FROM d.t WHERE rand() < 2)")
+    assert lake.table("d.t").scan().count() == 0

@@ -140,6 +140,7 @@ def _source(reading: Reading, before: Piece | None) -> Piece:
 
 def _matching(reading: Reading, piece: Piece) -> Expression | None:
     """The ON condition; None where our evaluator does not support it or it has no equality."""
+    rows.require_repeatable(piece)
     inlined = inline.of_expression(reading.context, piece)
     if inlined is None:
         return None

@@ -42,6 +42,7 @@ from lakeformat.sql.text import Cursor, Piece
 from lakeformat.table import Table
 
 LISTED = 10_000  # Up to this many distinct values become a condition, which skips files; more, a merge.
+_VOLATILE = {"rand", "random", "randn", "randstr", "shuffle", "uniform", "uuid"}
 _VALUE, _KEY, _ONE = "_lakeformat_value_", "_lakeformat_key_", "_lakeformat_one"
 Path = tuple[str, ...]  # A column, or a field within one.
 
@@ -241,6 +242,21 @@ def evaluable(context: Context, piece: Piece, on: Target) -> Expression | None:
     return None if wants_values(value) else value
 
 
+def require_repeatable(piece: Piece) -> None:
+    """Raise `UnsupportedFeature` for a function that gives another value each time, outside of subqueries: rows that
+    are equal in the named columns could not differ."""
+    whole = text.expression(piece)
+    nested = {id(call) for subquery in whole.find_all(exp.Query) for call in subquery.find_all(exp.Func)}
+    for node in whole.find_all(exp.Func):
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+        if name.lower() in _VOLATILE and id(node) not in nested:
+            raise piece.script.unsupported(
+                piece.origin(0),
+                f"{name.lower()}() gives another value each time, and which rows change, and to what, would not be "
+                "known; compute the values in a query, and MERGE its rows",
+            )
+
+
 def identity(table: Table, columns: Sequence[str], prefix: str) -> dict[str, Part]:
     """What tells the rows apart whose change depends on `columns`: source column, which begins with `prefix` -> the
     part of the table's row. In tables with a key, the key and scalar columns."""
@@ -280,6 +296,8 @@ def _evaluated(
 ) -> tuple[dict[str, Part], Any]:
     """The matching columns (source column -> the part of the table's row), and the source: the distinct values of these
     columns in the rows to change, with the new values."""
+    for piece in (*assigned.values(), *([] if where is None else [where])):
+        require_repeatable(piece)
     behind: list[str | Piece] = [" FROM ", *on.in_from]
     behind += [] if where is None else [" WHERE ", where]
     listed: list[str | Piece] = []
