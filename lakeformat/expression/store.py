@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -45,6 +46,30 @@ def is_cast(source: Type, target: Type) -> bool:
     return False
 
 
+def labelled(source: Type, target: Type) -> Type:
+    """The type `source` with its structs' fields called as those of `target` in the same places; a struct with another
+    number of fields keeps its own names."""
+    match source, target:
+        case Row(parts), Row(target_parts) if len(parts) == len(target_parts):
+            pairs = zip(parts, target_parts, strict=True)
+            return Row(tuple(replace(part, name=to.name, type=labelled(part.type, to.type)) for part, to in pairs))
+        case ListOf(item), ListOf(target_item):
+            return ListOf(replace(item, type=labelled(item.type, target_item.type)))
+        case MapOf(), MapOf():
+            key = replace(source.key, type=labelled(source.key.type, target.key.type))
+            value = replace(source.value, type=labelled(source.value.type, target.value.type))
+            return MapOf(key, value)
+    return source
+
+
+def by_position(values: pa.ChunkedArray, target: Field) -> pa.ChunkedArray:
+    """`values` with the fields of structs called as the target's in the same places, as INSERT by position takes
+    them."""
+    if not pa.types.is_nested(values.type):
+        return values
+    return pa.chunked_array([_labelled(layouts.plain(values), target.type)])
+
+
 # --- private ----------------------------------------------------------------------------------------------------------
 
 
@@ -73,6 +98,24 @@ def _stored(array: Any, target: Type, cast: Cast) -> pa.Array:
         case Scalar() if _is_cast(array.type, target):
             wanted = pa.string() if target.kind in _TEXTS else to_arrow(target)
             return layouts.plain(cast(array, wanted))
+    return array
+
+
+def _labelled(array: Any, target: Type) -> pa.Array:
+    match target:
+        case Row(parts) if pa.types.is_struct(array.type) and len(parts) == array.type.num_fields and parts:
+            fields = [_labelled(pc.struct_field(array, [index]), part.type) for index, part in enumerate(parts)]
+            return pa.StructArray.from_arrays(fields, [part.name for part in parts], mask=array.is_null())
+        case ListOf(element) if pa.types.is_list(array.type):
+            first, offsets = _offsets(array)
+            elements = _labelled(array.values.slice(first, offsets[-1].as_py()), element.type)
+            return pa.ListArray.from_arrays(offsets, elements, mask=array.is_null())
+        case MapOf(key, value) if pa.types.is_map(array.type):
+            first, offsets = _offsets(array)
+            count = offsets[-1].as_py()
+            keys = _labelled(array.keys.slice(first, count), key.type)
+            items = _labelled(array.items.slice(first, count), value.type)
+            return pa.MapArray.from_arrays(offsets, keys, items, mask=array.is_null())
     return array
 
 

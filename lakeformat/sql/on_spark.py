@@ -102,6 +102,16 @@ def named(data: Any, columns: list[str], static: Mapping[str, tuple[Any, Field]]
     return result
 
 
+def by_position(data: Any, targets: Sequence[Field]) -> Any:
+    """A frame with the fields of structs in its first columns called as those of `targets` in the same places."""
+    functions = import_module("pyspark.sql.functions")
+    for column, target in zip(spark_engine.fields_from_spark(data.schema), targets, strict=False):
+        labelled = store.labelled(column.type, target.type)
+        if labelled != column.type:
+            data = data.withColumn(column.name, functions.col(quoted(column.name)).cast(spark_type(labelled)))
+    return data
+
+
 def stored(data: Any, targets: Sequence[Field]) -> Any:
     """A frame with its first columns cast as Spark's store assignment casts them to `targets`. Without ANSI mode, where
     a cast changes values that do not fit, it is unchanged."""

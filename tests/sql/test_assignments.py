@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from lakeformat import InvalidInput, LakeError
+from lakeformat import InvalidInput, Lake, LakeError
 
 # As Iceberg 1.11 on Spark 4.1 stores them.
 STORED = [
@@ -141,3 +141,35 @@ def test_a_merge_without_a_clause_for_matches_takes_several_of_them(lake):
     assert sorted(map(str, lake.sql("SELECT * FROM d.t").to_arrow().to_pylist())) == [
         "{'id': 1, 'v': 1}", "{'id': 2, 'v': 7}", "{'id': 3, 'v': None}"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+def test_insert_by_position_takes_the_fields_of_structs_by_position(tmp_path, format):
+    """As plain Spark 4.3 answered."""
+    inserts_by_position(Lake(tmp_path), format)
+
+
+@pytest.mark.spark
+def test_insert_by_position_takes_the_fields_of_structs_by_position_on_spark(tmp_path, spark):
+    inserts_by_position(Lake(tmp_path), "iceberg", spark=spark)
+
+
+def inserts_by_position(lake, format, **how):
+    struct = "STRUCT<a: STRING, b: STRING>"
+    lake.sql(f"CREATE TABLE d.t (id INT, st {struct}, ss ARRAY<{struct}>) USING {format}")
+    swapped, other = "named_struct('b', 'y', 'a', 'x')", "struct('y', 'x')"
+    for text in (
+        f"VALUES (1, {swapped}, array({swapped}, NULL))",
+        f"(id, ss, st) VALUES (2, array({other}), {other})",
+        f"BY NAME SELECT 3 AS id, {swapped} AS st, array({swapped}) AS ss",
+        "VALUES (4, NULL, NULL)",
+    ):
+        lake.sql(f"INSERT INTO d.t {text}", **how)
+    by_place, by_name = {"a": "y", "b": "x"}, {"a": "x", "b": "y"}
+    rows = lake.sql("SELECT * FROM d.t ORDER BY id").to_arrow().to_pylist()
+    assert [tuple(row.values())[1:] for row in rows] == [
+        (by_place, [by_place, None]), (by_place, [by_place]), (by_name, [by_name]), (None, None),
+    ]  # fmt: skip
+    lake.sql(f"CREATE TABLE d.n (id INT, st STRUCT<a: INT, b: STRING>) USING {format}")
+    with pytest.raises(InvalidInput, match="st"):
+        lake.sql("INSERT INTO d.n VALUES (1, named_struct('b', 'y', 'a', 2))", **how)

@@ -301,9 +301,15 @@ def _columns(context: Context, statement: Insert, data: Any) -> Any:
         static |= unplaced(statement.table, (*targets, *static))
     if not isinstance(data, pa.Table):
         data = on_spark.named(data, targets, {name: (value, by_name[name]) for name, value in static.items()})
+        if not statement.by_name:
+            data = on_spark.by_position(data, [by_name[name] for name in targets])
         data = on_spark.stored(data, [by_name[name] for name in targets])
         return on_spark.filled(data, {name: default(fills[name]) for name in targets if name in fills})
-    data = _assigned(data, targets, [by_name[name] for name in targets], static, by_name)
+    fields_of_data = [by_name[name] for name in targets]
+    if not statement.by_name:  # Structs, too: Spark does not look at the names of their fields.
+        columns = [store.by_position(column, field) for column, field in zip(data.columns, fields_of_data, strict=True)]
+        data = pa.Table.from_arrays(columns, names)
+    data = _assigned(data, targets, fields_of_data, static, by_name)
     for index, name in enumerate(targets):
         if name in fills and data.column(index).null_count:
             batch = pa.RecordBatch.from_arrays([layouts.plain(data.column(index))], [name])
