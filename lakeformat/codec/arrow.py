@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeformat.codec import layouts
+from lakeformat.codec.latest import latest
 from lakeformat.codec.variant import variant
 from lakeformat.errors import UnsupportedFeature
 from lakeformat.model.schema import (
@@ -102,6 +103,7 @@ def to_arrow(type: Type) -> pa.DataType:
     raise UnsupportedFeature(f"type {type} has no Arrow form in lakeformat; leave the column out of the read")
 
 
+@latest
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
     """The Arrow schema of columns, without field ids."""
     return pa.schema([_field(f, f.name) for f in fields])

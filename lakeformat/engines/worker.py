@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakeformat.codec import layouts, murmur
 from lakeformat.codec.arrow import arrow_schema
+from lakeformat.codec.latest import latest
 from lakeformat.engines import ahead, written
 from lakeformat.engines.files import blob
 from lakeformat.engines.files.formats import blamed, opened
@@ -472,10 +473,11 @@ def _read_file(
         _require_whole(file, task, index, path, in_file)
         deleted = deletes.deleted_rows(store, path, task.deletes[index]) if task.deletes else deletes.NOTHING
         taken = deletes.deleted_rows(store, path, task.taken_by[index]) if task.taken_by else None
-        compared = (field for known in (*deleted.keys, *(taken.keys if taken else ())) for field in known.fields)
+        compared = [field for known in (*deleted.keys, *(taken.keys if taken else ())) for field in known.fields]
         beside = _Beside.opened(store, task, index, batch_rows)
-        in_file = {id: field for id, field in in_file.items() if id not in beside.ids}
-        needed = _needed((*task.fields, *compared), in_file, constants)
+        if beside.ids:
+            in_file = {id: field for id, field in in_file.items() if id not in beside.ids}
+        needed = _needed((*task.fields, *compared) if compared else task.fields, in_file, frozenset(constants))
         pushed = None if beside.ids else _pushed(task, in_file, constants)  # The files are read in lockstep.
         schema, seen = arrow_schema(task.fields), 0
         chosen = {} if groups is None else {"groups": groups}
@@ -484,7 +486,7 @@ def _read_file(
             seen += batch.num_rows
             batch, stored_fields = beside.joined(*_placed(*_by_id(batch, needed), position, task, index))
             batch = _left(batch, stored_fields, position, deleted, taken, constants)
-            if batch.schema.types == schema.types and _as_stored(stored_fields, task):
+            if batch.schema.types == schema.types and _as_stored(stored_fields, task.fields, task.far_as_null):
                 result = _record_batch(batch.columns, schema, batch.num_rows)
             else:
                 columns = _projected(batch, stored_fields, task.fields, constants, task.far_as_null)
@@ -572,7 +574,8 @@ def _require_count(count: int, task: FilesTask, index: int, path: str) -> None:
         raise CorruptFile(f"{path}: the file holds {count} rows, its table says {expected}")
 
 
-def _needed(fields: Iterable[Field], in_file: dict[int, Field], constants: dict[int, Any]) -> tuple[Field, ...]:
+@latest
+def _needed(fields: tuple[Field, ...], in_file: dict[int, Field], constants: frozenset[int]) -> tuple[Field, ...]:
     """The file's columns to read for `fields`, each once, pruned to the fields that they need."""
     by_id: dict[int, Field] = {}
     for field in fields:
@@ -584,8 +587,13 @@ def _needed(fields: Iterable[Field], in_file: dict[int, Field], constants: dict[
 def _by_id(batch: pa.RecordBatch, fields: tuple[Field, ...]) -> tuple[pa.RecordBatch, tuple[Field, ...]]:
     """A file's columns, which are `fields`, named by their field ids: (the batch, its fields). The file's own names are
     those of when it was written, and may be the names of other columns now, or of virtual ones."""
-    fields = tuple(map(_of_id, fields))
+    fields = _of_ids(fields)
     return batch.rename_columns([field.name for field in fields]), fields
+
+
+@latest
+def _of_ids(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(map(_of_id, fields))
 
 
 def _of_id(field: Field) -> Field:
@@ -623,12 +631,17 @@ def _left(
 
 def _fields_and_constants(file: Any, task: FilesTask, index: int, path: str) -> tuple[dict[int, Field], dict[int, Any]]:
     """(the columns of the file at `index`, the values of columns that it lacks), by field id."""
-    in_file = {field.id: field for field in fields_of(file, task)}
+    in_file = _ided(fields_of(file, task))
     constants = {**dict(task.constants), FILE.id: path, BUCKET.id: task.bucket}
     if task.absent:
         there = {part.id for part in walk(tuple(in_file.values()))}
         constants |= {id: value for id, value in task.absent[index] if id not in there}
     return in_file, constants
+
+
+@latest
+def _ided(fields: tuple[Field, ...]) -> dict[int, Field]:
+    return {field.id: field for field in fields}
 
 
 def fields_of(file: Any, task: FilesTask) -> tuple[Field, ...]:
@@ -728,17 +741,18 @@ def _projected(
     return columns
 
 
-def _as_stored(stored_fields: tuple[Field, ...], task: FilesTask) -> bool:
-    """Whether the columns `stored_fields` of a file are those of the task, in types whose one Arrow form is theirs."""
+@latest
+def _as_stored(stored_fields: tuple[Field, ...], fields: tuple[Field, ...], far_as_null: frozenset[int]) -> bool:
+    """Whether the columns `stored_fields` of a file are `fields`, in types whose one Arrow form is theirs."""
     return (
-        len(stored_fields) == len(task.fields)
-        and not task.far_as_null
+        len(stored_fields) == len(fields)
+        and not far_as_null
         and all(
             stored.id == field.id
             and stored.type == field.type
             and isinstance(field.type, Scalar)
             and field.type.kind not in _FORMED
-            for stored, field in zip(stored_fields, task.fields, strict=True)
+            for stored, field in zip(stored_fields, fields, strict=True)
         )
     )
 

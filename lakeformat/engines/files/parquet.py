@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from lakeformat.codec import layouts, parquet_footer
 from lakeformat.codec.arrow import from_arrow, to_arrow
+from lakeformat.codec.latest import latest
 from lakeformat.codec.variant import shredding as variant_shredding
 from lakeformat.engines.files import statistics
 from lakeformat.engines.kernels import casts
@@ -121,15 +122,11 @@ class File:
 
     def fields(self, named: tuple[Field, ...] | None) -> tuple[Field, ...]:
         """The columns of the file: those of `named`, matched by name; otherwise with the ids in the file."""
-        return self._own_fields if named is None else present(named, list(self._arrow_schema))
-
-    @cached_property
-    def _own_fields(self) -> tuple[Field, ...]:
-        return tuple(_own_field(field) for field in self._arrow_schema)
+        return _own_fields(self._arrow_schema) if named is None else _present(named, self._arrow_schema)
 
     @cached_property
     def _arrow_schema(self) -> pa.Schema:
-        return self._file.schema_arrow
+        return _interned(self._file.schema_arrow)
 
     @property
     def size_bytes(self) -> int:
@@ -302,7 +299,6 @@ class File:
         `pushed` excludes or that are not in `groups`. `far_as_null`: see `ReadTask`."""
         metadata = self._file.metadata
         leaves = _leaves_below(self._arrow_schema, fields)
-        columns = [metadata.schema.column(leaf).path for leaf in leaves]
         names = [field.name for field in fields]
         if groups is None:
             groups = list(range(metadata.num_row_groups)) if pushed is None else self._surviving(pushed)
@@ -311,7 +307,7 @@ class File:
             position = starts[run[0]]
             if self._prefetch is not None and rows == batch_rows:
                 self._prefetch([_span(metadata.row_group(i).column(leaf)) for i in run for leaf in leaves])
-            for batch in self._run(run, columns, fields, rows, rows < batch_rows, far_as_null):
+            for batch in self._run(run, leaves, fields, rows, rows < batch_rows, far_as_null):
                 # Arrow returns columns in the order of the file.
                 yield position, batch if batch.schema.names == names else batch.select(names)
                 position += batch.num_rows
@@ -323,29 +319,29 @@ class File:
     def _run(
         self,
         groups: list[int],
-        columns: list[str],
+        leaves: list[int],
         fields: tuple[Field, ...],
         batch_rows: int,
         are_wide: bool,
         far_as_null: frozenset[int],
     ) -> Iterator[pa.RecordBatch]:
-        options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "columns": columns}
+        options: dict[str, Any] = {"batch_size": batch_rows, "row_groups": groups, "column_indices": leaves}
         options["use_threads"] = not getattr(_THREAD, "is_one_of_many", False)
         # Column chunks of wide rows are not read as a whole either; other chunks are, which is a little faster.
         file_options = {**self._options, "buffer_size": _BUFFER_BYTES if are_wide else 0}
         if not self._is_encrypted:  # The metadata of an encrypted file carries a decryptor of its own.
             file_options["metadata"] = self._file.metadata
         file = pq.ParquetFile(self._source, **file_options) if are_wide else self._file
-        digits = max((_digits(field.type) for field in walk(fields)), default=-1)
+        digits = _most_digits(fields)
         if digits < 0 or not _has_int96(self._file.metadata.schema):
-            yield from file.iter_batches(**options)
+            yield from file.reader.iter_batches(**options)
             return
         micros = pq.ParquetFile(self._source, coerce_int96_timestamp_unit="us", **file_options)
         if digits <= 6:
-            yield from micros.iter_batches(**options)
+            yield from micros.reader.iter_batches(**options)
             return
         # Arrow does not detect overflows of nanoseconds: microseconds show where they would be.
-        for nanos, wide in zip(file.iter_batches(**options), micros.iter_batches(**options), strict=True):
+        for nanos, wide in zip(*(each.reader.iter_batches(**options) for each in (file, micros)), strict=True):
             triples = [(nanos.column(field.name), wide.column(field.name), field) for field in fields]
             reaching = [
                 casts.near(*triple[:2]) if triple[2].id in far_as_null else self._reaching(*triple)
@@ -355,6 +351,10 @@ class File:
 
     def _runs(self, groups: list[int], leaves: list[int], batch_rows: int) -> Iterator[tuple[list[int], int]]:
         """(consecutive row groups that are read together, rows of a batch), both by the sizes in the footer."""
+        if self._is_small(leaves):
+            if groups:
+                yield groups, batch_rows
+            return
         run: list[int] = []
         stored, rows = 0, batch_rows
         self._require_sound(groups, leaves)
@@ -375,6 +375,15 @@ class File:
             rows = max(1, min(rows, BATCH_BYTES * max(1, metadata.num_rows) // max(1, size)))
         if run:
             yield run, rows
+
+    def _is_small(self, leaves: list[int]) -> bool:
+        """Whether all rows of these columns make a batch, without a look at column chunks, which must be sound for
+        it: one row group of few bytes, and a value a row."""
+        metadata = self._file.metadata
+        if self._prefetch is not None or metadata.num_row_groups != 1 or not _is_flat(self._arrow_schema):
+            return False
+        widest = max(_WIDTHS.values()) * len(leaves) * metadata.num_rows
+        return max(metadata.row_group(0).total_byte_size, 0) + widest <= BATCH_BYTES
 
     def _require_sound(self, groups: Iterable[int], leaves: Sequence[int] | None = None) -> None:
         """Raise the error of Arrow's reader for damaged column chunks in the footer, over which
@@ -786,6 +795,41 @@ def _zones(type: pa.DataType) -> list[str | None]:
     return [zone for i in range(type.num_fields) for zone in _zones(type.field(i).type)]
 
 
+_schema = pa.schema([])
+
+
+def _interned(schema: pa.Schema) -> pa.Schema:
+    """The schema of the file before if this one is equal, so that what follows from it is not computed again."""
+    global _schema
+    before = _schema
+    if schema.equals(before, check_metadata=True):
+        return before
+    _schema = schema
+    return schema
+
+
+@latest
+def _is_flat(schema: pa.Schema) -> bool:
+    """Whether no column is nested."""
+    return not any(type.num_fields for type in schema.types)
+
+
+@latest
+def _own_fields(schema: pa.Schema) -> tuple[Field, ...]:
+    return tuple(map(_own_field, schema))
+
+
+@latest
+def _present(fields: tuple[Field, ...], schema: pa.Schema) -> tuple[Field, ...]:
+    return present(fields, list(schema))
+
+
+@latest
+def _most_digits(fields: tuple[Field, ...]) -> int:
+    """The digits of the finest timestamp; -1 without one."""
+    return max((_digits(field.type) for field in walk(fields)), default=-1)
+
+
 def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tuple[Field, ...]:
     """Those of `fields`, with their parts, that a file with the columns `arrow_fields` has, matched by name."""
     by_name = {arrow_field.name: arrow_field for arrow_field in arrow_fields}
@@ -839,6 +883,7 @@ def _own_type(arrow_type: pa.DataType) -> Type:
     return from_arrow(arrow_type)
 
 
+@latest
 def _leaves_below(arrow_schema: pa.Schema, fields: tuple[Field, ...]) -> list[int]:
     """The indexes of the leaf columns below `fields`."""
     by_name = {field.name: field for field in fields}
