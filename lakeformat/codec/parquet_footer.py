@@ -24,6 +24,7 @@ _I16, _I64, _LIST = 4, 6, 9
 _ROW_COUNT, _ROW_GROUPS, _CREATED_BY, _COLUMN_ORDERS = 3, 4, 6, 7  # Fields of FileMetaData.
 _KNOWN = {1, _SCHEMA, _ROW_COUNT, _ROW_GROUPS, 5, _CREATED_BY, _COLUMN_ORDERS}  # Without the fields for encryption.
 _COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7  # Fields of RowGroup.
+_GROUP_SIZES = (2, 6)  # Encoded and stored.
 _CHUNK_OFFSET, _CHUNK = 2, 3  # Fields of ColumnChunk.
 _PAGES, _DICTIONARY, _STATISTICS = 9, 11, 12  # Fields of ColumnMetaData.
 _NANS = 9  # Field of Statistics.
@@ -64,6 +65,18 @@ def parse(footer: bytes, where: str) -> Footer:
     except (IndexError, KeyError, AssertionError) as error:
         raise CorruptFile(f"{where}: its footer is damaged") from error
     return Footer(schema, created_by[varint.read(created_by, 0)[1] :], orders, groups, fields.keys() <= _KNOWN)
+
+
+def joined(row_groups: Sequence[bytes]) -> bytes:
+    """The row group of the columns of several with the same rows; `moved` says where their pages are."""
+    groups = [_fields(row_group, 0)[0] for row_group in row_groups]
+    assert len({group[_GROUP_ROWS] for group in groups}) == 1, row_groups
+    group = dict(groups[0])
+    group[_COLUMNS] = _LIST, _list_of([column for part in groups for column in _items(part[_COLUMNS][1])])
+    for number in _GROUP_SIZES:
+        if number in group:
+            group[number] = _I64, _zigzag(sum(_number(part[number][1]) for part in groups))
+    return _struct_of(group)
 
 
 def moved(row_group: bytes, starts: Sequence[int]) -> bytes | None:

@@ -142,7 +142,8 @@ class Files:
         writers, threads = list(self._writers.values()), self._most_threads
         ending = sorted(writers, key=lambda writer: writer.file is None)  # No more are open at the same time.
         if len(writers) < 2:
-            self._ending = not self._encoding  # No thread for a file's only rows.
+            # No thread for the only rows of a file, if they are few.
+            self._ending = not self._encoding and self._waiting_bytes < 2 * parquet.PART_BYTES
             for writer in writers:
                 self._end(writer)
         else:
@@ -292,14 +293,16 @@ class Files:
             self._close(writer)
 
     def _encode(self, file: _Open, table: pa.Table, size: int) -> None:
-        """Encode rows on another thread; they are written when their turn comes."""
+        """Encode rows on other threads; they are written when their turn comes."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "encode")
         while len(self._encoding) > self._threads:
             self._append_first()
         with _unwritable(file.path):
             file.output.prepare(table)
-        self._encoding.append(_Encoding(file, self._pool.submit(file.output.encode, table), size))
+        parts = file.output.parts(table, self._threads)
+        futures = [self._pool.submit(file.output.encode, table, part) for part in parts]
+        self._encoding.append(_Encoding(file, futures, size))
         file.encoding_bytes += size
         self._waiting_bytes += size
 
@@ -311,8 +314,8 @@ class Files:
         file.encoding_bytes -= encoding.size
         file.added_bytes += encoding.size
         with _unwritable(file.path):
-            for row_group in encoding.row_groups.result():
-                file.output.append(row_group)
+            for group in parquet.joined([part.result() for part in encoding.parts]):
+                file.output.append(group.chunks, group.row_group, group.extra)
 
     def _settle(self, writer: _Writer) -> None:
         """Write all rows of the file that are being encoded."""
@@ -501,7 +504,7 @@ class _Encoding:
     """Rows of a file that are being encoded."""
 
     file: _Open
-    row_groups: Future[list[parquet.Encoded]]
+    parts: list[Future[list[parquet.Encoded]]]  # The row groups, some columns each.
     size: int  # Bytes in memory.
 
 

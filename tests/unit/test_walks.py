@@ -34,9 +34,10 @@ def expiry(table):
     table.expire_snapshots(retain_last=1)
 
 
-# `==` and `hash` of any noun, attributes that are table options or parts of a view, the time of day, and the log, which
-# is heard only where another test of the process raised its level.
-NO_STEPS = {f"lakeformat.{name}" for name in ("model.dataclass", "model.option", "dialects.part", "clock", "model.log")}
+# `==` and `hash` of any noun, attributes that are table options or parts of a view, the time of day, the latest result
+# of a function, and the log, which is heard only where another test of the process raised its level.
+_NAMES = ("model.dataclass", "model.option", "dialects.part", "clock", "codec.latest", "model.log")
+NO_STEPS = {f"lakeformat.{name}" for name in _NAMES}
 BOUNDS = {overwrite: (56, 3), merge: (68, 7), delete: (61, 2), scan: (42, 0), expiry: (27, 0)}  # (modules, pairs)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from importlib import import_module
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ PIECE_OPTION = "parquet.block.size"
 BATCH_BYTES = 16 << 20  # Bytes of rows that are read together, unless a single row has more.
 
 GROUP_ROWS = 1 << 17  # Rows of a row group in sorted files, so that readers can skip row groups.
+
+PART_BYTES = 2 << 20  # The least bytes in memory of columns that are encoded apart from the others.
 
 _BUFFER_BYTES = 4 << 20  # Bytes of a column chunk that are read at a time.
 _RUN_BYTES = 8 << 20  # Encoded bytes of row groups from which on another thread may read the next.
@@ -59,6 +61,7 @@ SHREDDING = "parquet.shredding"
 
 
 _THREAD = threading.local()
+_latest_schema = pa.schema([])
 
 
 def one_of_many() -> None:
@@ -99,11 +102,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A row group of a file that is being written, encoded beside it."""
+    """A row group of a file that is being written, or some of its columns, encoded beside it."""
 
-    content: pa.Buffer
     row_group: bytes  # As `parquet_footer` has it.
-    spans: tuple[tuple[int, int], ...]  # The start and end of each column's pages.
+    chunks: tuple[memoryview, ...]  # The pages of each column.
     extra: dict[int, ColumnStats]  # As `statistics.beside_footer` gives them.
 
 
@@ -126,7 +128,13 @@ class File:
 
     @cached_property
     def _arrow_schema(self) -> pa.Schema:
-        return _interned(self._file.schema_arrow)
+        """That of the file before if it is equal, so that what follows from it is not computed again."""
+        global _latest_schema
+        before, schema = _latest_schema, self._file.schema_arrow
+        if schema.equals(before, check_metadata=True):
+            return before
+        _latest_schema = schema
+        return schema
 
     @property
     def size_bytes(self) -> int:
@@ -341,7 +349,9 @@ class File:
             yield from micros.reader.iter_batches(**options)
             return
         # Arrow does not detect overflows of nanoseconds: microseconds show where they would be.
-        for nanos, wide in zip(*(each.reader.iter_batches(**options) for each in (file, micros)), strict=True):
+        for nanos, wide in zip(
+            *(reader.iter_batches(**options) for reader in (file.reader, micros.reader)), strict=True
+        ):
             triples = [(nanos.column(field.name), wide.column(field.name), field) for field in fields]
             reaching = [
                 casts.near(*triple[:2]) if triple[2].id in far_as_null else self._reaching(*triple)
@@ -477,30 +487,46 @@ class Output:
             if _shreds(self._task):
                 self._shred(table)
             self._settings = self._settings_for(table)
-            self._writer = self._opened(self._sink)
+            self._writer = self._opened(self._sink, self._schema)
 
-    def encode(self, table: pa.Table) -> list[Encoded]:
-        """The row groups of a table, to be written by `append`; several threads may encode at the same time."""
+    def parts(self, table: pa.Table, most: int) -> list[slice]:
+        """The columns of a table in at most `most` parts of about as many bytes, for a call of `encode` each."""
+        sizes = [column.nbytes for column in table.columns]
+        count = min(most, sum(sizes) // PART_BYTES)
+        if count < 2 or self._has_uuids or self._shredded:
+            return [slice(None)]
+        ends, cuts = list(accumulate(sizes, initial=0)), set()
+        for part in range(1, count):
+            middle = ends[-1] * part / count
+            cuts.add(min(range(1, len(sizes)), key=lambda end: abs(ends[end] - middle), default=len(sizes)))
+        return [slice(start, end) for start, end in pairwise(sorted({0, *cuts, len(sizes)}))]
+
+    def encode(self, table: pa.Table, columns: slice = slice(None)) -> list[Encoded]:
+        """The row groups of a table, to be written by `append` once all their `columns` are `joined`; several threads
+        may encode at the same time."""
         sink = pa.BufferOutputStream()
-        writer = self._opened(sink)
-        writer.write_table(self._as_stored(table), row_group_size=self._group_rows(table))
+        stored, fields, schema = self._as_stored(table), self._fields, self._schema
+        if columns != slice(None):
+            chosen = list(range(len(fields))[columns])
+            stored, fields, schema = (
+                stored.select(chosen),
+                fields[columns],
+                pa.schema([schema.field(i) for i in chosen]),
+            )
+            table = stored
+        writer = self._opened(sink, schema)
+        writer.write_table(stored, row_group_size=self._group_rows(table))
         writer.close()
         content = sink.getvalue()
-        file = File(pa.BufferReader(content), "")
+        file, view = File(pa.BufferReader(content), ""), memoryview(content)
         metadata, row_groups = file._file.metadata, file._footer.row_groups
         encoded = []
         for index, (start, rows) in enumerate(self._groups_of(table)):
             group = metadata.row_group(index)
-            spans = tuple(_span(group.column(column)) for column in range(group.num_columns))
-            extra = statistics.beside_footer(table.slice(start, rows), self._fields, self._int96)
-            encoded.append(Encoded(content, row_groups[index], spans, extra))
+            spans = (_span(group.column(column)) for column in range(group.num_columns))
+            extra = statistics.beside_footer(table.slice(start, rows), fields, self._int96)
+            encoded.append(Encoded(row_groups[index], tuple(view[start:end] for start, end in spans), extra))
         return encoded
-
-    def append(self, encoded: Encoded) -> None:
-        """Write an encoded row group after those before it."""
-        content = memoryview(encoded.content)
-        chunks = (content[start:end] for start, end in encoded.spans)
-        self._append(chunks, encoded.row_group, encoded.extra)
 
     def _group_rows(self, table: pa.Table) -> int:
         return max(1, min(table.num_rows, GROUP_ROWS) if self._is_ordered else table.num_rows)
@@ -527,10 +553,10 @@ class Output:
         """Copy a `copyable` row group of another file unchanged."""
         if (prefetch := getattr(stored.source, "prefetch", None)) is not None:
             prefetch(stored.spans)
-        self._append((stored.chunk(*span) for span in stored.spans), stored.row_group, stored.extra)
+        self.append((stored.chunk(*span) for span in stored.spans), stored.row_group, stored.extra)
 
-    def _append(self, chunks: Iterable[Any], row_group: bytes, extra: dict[int, ColumnStats]) -> None:
-        """Write the pages of the columns of a row group, which Arrow does not know about."""
+    def append(self, chunks: Iterable[Any], row_group: bytes, extra: dict[int, ColumnStats]) -> None:
+        """Write the pages of the columns of a row group, which Arrow does not know about, after those before it."""
         starts = []
         for chunk in chunks:
             starts.append(max(self._sink.tell(), len(_MAGIC)))
@@ -554,7 +580,7 @@ class Output:
         """(statistics by field id, offsets of the row groups); the sink stays open."""
         if self._writer is None:
             self._settings = self._settings_for(self._schema.empty_table())
-        writer = self._writer or self._opened(self._sink)
+        writer = self._writer or self._opened(self._sink, self._schema)
         self._sink.end = bytearray()
         writer.close()
         end, metadata = bytes(self._sink.end), writer.writer.metadata
@@ -624,9 +650,9 @@ class Output:
                 "write_statistics": _ordered(task.fields, self._schema),
             }
 
-    def _opened(self, sink: Any) -> pq.ParquetWriter:
+    def _opened(self, sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
         with self._refusing_options():
-            return pq.ParquetWriter(sink, self._schema, **self._settings)
+            return pq.ParquetWriter(sink, schema, **self._settings)
 
     @contextmanager
     def _refusing_options(self) -> Iterator[None]:
@@ -637,6 +663,20 @@ class Output:
             raise InvalidInput(
                 f"options of the table for Parquet, compression {task.encoding.compression!r}: {error}"
             ) from error
+
+
+def joined(parts: Sequence[list[Encoded]]) -> list[Encoded]:
+    """The row groups of a table whose columns were encoded in `parts`."""
+    if len(parts) == 1:
+        return parts[0]
+    return [
+        Encoded(
+            parquet_footer.joined([part.row_group for part in group]),
+            tuple(chunk for part in group for chunk in part.chunks),
+            {id: stats for part in group for id, stats in part.extra.items()},
+        )
+        for group in zip(*parts, strict=True)
+    ]
 
 
 def _shreds(task: WriteTask) -> bool:
@@ -795,19 +835,6 @@ def _zones(type: pa.DataType) -> list[str | None]:
     return [zone for i in range(type.num_fields) for zone in _zones(type.field(i).type)]
 
 
-_schema = pa.schema([])
-
-
-def _interned(schema: pa.Schema) -> pa.Schema:
-    """The schema of the file before if this one is equal, so that what follows from it is not computed again."""
-    global _schema
-    before = _schema
-    if schema.equals(before, check_metadata=True):
-        return before
-    _schema = schema
-    return schema
-
-
 @latest
 def _is_flat(schema: pa.Schema) -> bool:
     """Whether no column is nested."""
@@ -820,17 +847,12 @@ def _own_fields(schema: pa.Schema) -> tuple[Field, ...]:
 
 
 @latest
-def _present(fields: tuple[Field, ...], schema: pa.Schema) -> tuple[Field, ...]:
-    return present(fields, list(schema))
-
-
-@latest
 def _most_digits(fields: tuple[Field, ...]) -> int:
     """The digits of the finest timestamp; -1 without one."""
     return max((_digits(field.type) for field in walk(fields)), default=-1)
 
 
-def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tuple[Field, ...]:
+def present(fields: tuple[Field, ...], arrow_fields: Iterable[pa.Field]) -> tuple[Field, ...]:
     """Those of `fields`, with their parts, that a file with the columns `arrow_fields` has, matched by name."""
     by_name = {arrow_field.name: arrow_field for arrow_field in arrow_fields}
     return tuple(
@@ -838,6 +860,9 @@ def present(fields: tuple[Field, ...], arrow_fields: Sequence[pa.Field]) -> tupl
         for field in fields
         if field.name in by_name
     )
+
+
+_present = latest(present)
 
 
 def _present_type(type: Type, arrow_type: pa.DataType) -> Type:

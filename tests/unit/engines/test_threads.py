@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import threading
 import time
@@ -53,8 +54,10 @@ def shape(store, file):
     return repr(facts), repr(groups), str(content.schema).partition("\n")[2], repr(content.read().to_pylist())
 
 
+@pytest.mark.parametrize("part_bytes", [1, 1 << 10, 1 << 30])
 @pytest.mark.parametrize("sort_by", [(), (SortField(("id",)),)])
-def test_a_file_is_as_one_thread_writes_it(store, sort_by):
+def test_a_file_is_as_one_thread_writes_it(store, monkeypatch, sort_by, part_bytes):
+    monkeypatch.setattr(parquet, "PART_BYTES", part_bytes)
     task = WriteTask(fields=FIELDS, directory=folder, sort_by=sort_by)
     table = sample(3000)
     alone, together = (write(store, table, task, threads) for threads in (1, 4))
@@ -62,8 +65,10 @@ def test_a_file_is_as_one_thread_writes_it(store, sort_by):
     assert pq.ParquetFile(pa.BufferReader(store.read(together[0].path))).metadata.num_row_groups > 3 or sort_by
 
 
+@pytest.mark.parametrize("part_bytes", [1, 1 << 30])
 @pytest.mark.parametrize("kind", [(Kind.UUID,), (Kind.TIMESTAMP, 9), (Kind.VARIANT,)])
-def test_what_arrow_does_not_write_is_the_same_too(store, kind):
+def test_what_arrow_does_not_write_is_the_same_too(store, monkeypatch, kind, part_bytes):
+    monkeypatch.setattr(parquet, "PART_BYTES", part_bytes)
     fields = (ROWS[0], replace(ROWS[1], name="v", type=scalar(*kind)))
     random = np.random.default_rng(5)
     values = {
@@ -81,14 +86,15 @@ def test_what_arrow_does_not_write_is_the_same_too(store, kind):
 @pytest.mark.parametrize("seed", range(4))
 def test_files_and_row_groups_do_not_depend_on_when_threads_are_ready(store, monkeypatch, seed):
     rng = random.Random(seed)
+    monkeypatch.setattr(parquet, "PART_BYTES", rng.choice([1, 1 << 12, 1 << 30]))
     task = replace(rng.choice([TASK, DAILY]), target_size_bytes=rng.choice([40_000, 150_000, 1 << 30]))
     threads, limits = rng.choice([2, 3, 8]), {"buffer_bytes": rng.choice([1 << 15, 1 << 18])}
     table = rows(40_000, seed)
     encode = parquet.Output.encode
 
-    def late(output, part):
+    def late(output, part, *columns):
         time.sleep(rng.choice([0, 0, 0.003]))
-        return encode(output, part)
+        return encode(output, part, *columns)
 
     monkeypatch.setattr(parquet.Output, "encode", late)
     first, second = (write(store, table, task, threads, **limits) for _ in range(2))
@@ -104,11 +110,11 @@ def test_row_groups_of_one_file_are_encoded_at_the_same_time(store, monkeypatch)
     encode = parquet.Output.encode
     calls = []
 
-    def waiting(output, part):
+    def waiting(output, part, *columns):
         calls.append(part.num_rows)
         if len(calls) <= 3:
             together.wait()
-        return encode(output, part)
+        return encode(output, part, *columns)
 
     monkeypatch.setattr(parquet.Output, "encode", waiting)
     (file,) = write(store, rows(20_000), TASK, 3)
@@ -116,16 +122,44 @@ def test_row_groups_of_one_file_are_encoded_at_the_same_time(store, monkeypatch)
     assert len(calls) > 3
 
 
+def test_columns_of_the_only_row_group_are_encoded_at_the_same_time(store, monkeypatch):
+    table, whole = rows(300_000), 1 << 30
+    (alone,) = write(store, table, TASK, 1, whole)
+    together = threading.Barrier(2, timeout=20)
+    encode = parquet.Output.encode
+
+    def waiting(output, part, *columns):
+        together.wait()
+        return encode(output, part, *columns)
+
+    monkeypatch.setattr(parquet.Output, "encode", waiting)
+    (file,) = write(store, table, TASK, 2, whole)
+    assert shape(store, file) == shape(store, alone)
+    assert pq.ParquetFile(pa.BufferReader(store.read(file.path))).metadata.num_row_groups == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 16])
+def test_parts_have_each_column_once_and_about_as_many_bytes(most):
+    names = [f"c{index}" for index in range(5)]
+    fields = tuple(field(index, name, Kind.BIGINT) for index, name in enumerate(names))
+    table = pa.table({name: np.arange(1 << 19) for name in names})
+    output = parquet.Output(io.BytesIO(), WriteTask(fields=fields, directory=folder))
+    parts = output.parts(table, most)
+    assert [name for part in parts for name in names[part]] == names
+    assert len(parts) == min(most, 5)
+    assert max(len(names[part]) for part in parts) == -(-5 // len(parts))
+
+
 @pytest.mark.parametrize("at", [0, 2, 5])
 def test_an_error_of_a_thread_leaves_no_file(store, monkeypatch, at):
     encode = parquet.Output.encode
     calls = []
 
-    def failing(output, part):
+    def failing(output, part, *columns):
         calls.append(None)
         if len(calls) == at + 1:
             raise OSError("no space left")
-        return encode(output, part)
+        return encode(output, part, *columns)
 
     monkeypatch.setattr(parquet.Output, "encode", failing)
     with pytest.raises(StoreError, match="no space left"):
