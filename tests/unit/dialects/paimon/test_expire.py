@@ -1213,6 +1213,28 @@ def test_changelog_files_go_with_changelogs_that_outlived_their_snapshots(tmp_pa
     assert len({name for name in data(home) if "/changelog-" in name}) == 4
 
 
+def test_a_tag_that_goes_leaves_what_changelogs_of_branches_are_read_from(tmp_path, home):
+    kept = {"snapshot.num-retained.min": "1", "changelog.num-retained.min": "8", "changelog.num-retained.max": "8"}
+    fewer = {"changelog.num-retained.min": "1", "changelog.num-retained.max": "1"}
+    table = Lake(str(tmp_path)).create_table("d.t", pa.schema([("id", pa.int64())]), properties=kept)
+    table.append({"id": [1]})
+    table.create_tag("t")
+    branch = table.create_branch("b", tag="t")
+    table.alter().set_properties(fewer).commit()
+    for each, id in ((table, 10), (branch, 20)):
+        each.overwrite({"id": [id]})
+        each.append({"id": [id + 1]})
+        each.expire_snapshots(retain_last=1, older_than="2100-01-01")
+        assert len(each.snapshots()) == 1
+    branch.delete_tag("t")
+    table.delete_tag("t")
+    assert branch.changes(0, 1).to_arrow()["id"].to_pylist() == [1]
+    branch.alter().set_properties(fewer).commit()
+    branch.expire_snapshots(retain_last=1)
+    table.remove_orphan_files(older_than="2100-01-01")
+    assert (ids(table), ids(branch), len(data(home))) == ([10, 11], [20, 21], 4)
+
+
 def test_index_files_beside_data_files_go_with_them():
     world = World()
     story(world)
