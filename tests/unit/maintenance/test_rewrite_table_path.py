@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import InvalidInput, Lake, NotFound, UnsupportedFeature, open_table
+from lakeformat.engines.files import formats
+from lakeformat.engines.row_level import deletes
+from tests import doors
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("dt", pa.string(), False), pa.field("day", pa.date32(), False)]
@@ -73,6 +76,9 @@ def test_a_copy_reads_like_the_table_and_goes_on_by_itself(tmp_path, version, fo
     sizes = copy.inspect.delete_files()
     for path, size in zip(sizes["path"].to_pylist(), sizes["size_bytes"].to_pylist(), strict=True):
         assert Path(path.removeprefix("file://")).stat().st_size == size
+        if version == "2":  # Which other engines find columns of deletes by.
+            fields = formats.opened(doors.store(copy), path, format).fields(None)
+            assert [field.id for field in fields] == [deletes.PATH_ID, deletes.POSITION_ID]
     copy.delete("id = 3")
     copy.compact(full=True)
     copy.expire_snapshots(retain_last=1)

@@ -4,6 +4,9 @@ import pyarrow as pa
 import pytest
 
 from lakeformat import Lake
+from lakeformat.errors import NoSuchFile
+from lakeformat.storage.memory import MemoryFiles
+from lakeformat.storage.rehearsal import Rehearsal
 
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})
 KINDS = [("paimon", None), ("iceberg", None), ("iceberg", "sql")]
@@ -25,6 +28,22 @@ def state(table, tmp_path):
         p: p.read_bytes() for p in sorted((tmp_path / "warehouse").rglob("*")) if p.is_file() and "sqlite" not in p.name
     }
     return files, [s.id for s in table.snapshots()], table.current_snapshot().id
+
+
+def test_a_rehearsal_shows_files_as_they_would_be():
+    real = MemoryFiles("memory://real")
+    for path in ("a", "b", "x/c"):
+        real.write(path, b"old")
+    twin = Rehearsal(real)
+    twin.delete(["a", "x/c"])
+    twin.write("new", b"new")
+    assert (twin.names(""), twin.names("x")) == (["b", "new"], [])
+    assert [file.path for file in twin.list("")] == ["b", "new"]
+    assert list(twin.read_many(["a", "b", "new"])) == [None, b"old", b"new"]
+    for path in ("a", "x/c"):
+        with pytest.raises(NoSuchFile, match="deleted in this dry run"):
+            twin.read(path)
+    assert [file.path for file in real.list("")] == ["a", "b", "x/c"]
 
 
 VERBS = {
