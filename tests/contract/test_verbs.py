@@ -167,6 +167,17 @@ def test_dynamic_overwrite_of_an_unpartitioned_table_replaces_its_rows(lake, fra
     assert ids(t) == [3]
 
 
+@pytest.mark.parametrize("partition_by", ["months(day)", "bucket(64, id)", "truncate(1, v)"])
+def test_partitions_of_transformed_values_are_overwritten(tmp_path, partition_by):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("day", pa.date32())])
+    t = Lake(tmp_path).create_table("d.t", schema, format="iceberg", partition_by=[partition_by])
+    days = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)]
+    t.append(pa.table({"id": [1, 2], "v": ["a", "b"], "day": days}, schema=schema))
+    made = t.overwrite_partitions(pa.table({"id": [1], "v": ["anew"], "day": days[:1]}, schema=schema))
+    assert (made.rows_added, made.rows_removed) == (1, 1)
+    assert sorted(t.scan(["v"]).to_arrow()["v"].to_pylist()) == ["anew", "b"]
+
+
 def test_declared_partition_without_rows_becomes_empty(table, frame):
     table.append(frame([row(1, "a"), row(2, "b"), row(3, "c")]))
     made = table.overwrite_partitions(frame([row(10, "a")]), partitions=[{"dt": "a"}, {"dt": "b"}])
