@@ -999,6 +999,8 @@ def test_partitions_go_by_their_value(tmp_path):
     assert sorted(p.values[0] for p in made.partitions) == sorted([at(9), at(400)])
     assert ids(t) == [1, 2, 5, 6, 7]
     assert t.expire_partitions() is None
+    assert t.expire_partitions(options={"partition.expiration-time": "5 d"}).rows_removed == 1
+    assert ids(t) == [1, 5, 6, 7]
 
 
 def test_a_date_column_needs_no_pattern(tmp_path):
