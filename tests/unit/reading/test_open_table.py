@@ -85,7 +85,10 @@ def test_a_metadata_file_is_the_table_as_it_was_then(tmp_path, monkeypatch):
     table.append(rows(2))
     monkeypatch.chdir(folder(table) / "metadata")
     for path in ("v2.metadata.json", Path("v2.metadata.json").absolute(), f"{table.uri}/metadata/v2.metadata.json"):
-        assert ids(lakeformat.open_table(path)) == [1]
+        then = lakeformat.open_table(path)
+        twin, _ = then.dry_run()
+        twin.append(rows(3))
+        assert (ids(then), ids(twin)) == ([1], [1, 3])
     assert ids(lakeformat.open_table(os.pardir)) == [1, 2]
 
 

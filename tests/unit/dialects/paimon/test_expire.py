@@ -1215,6 +1215,15 @@ def test_changelog_files_go_with_changelogs_that_outlived_their_snapshots(tmp_pa
     assert len({name for name in data(home) if "/changelog-" in name}) == 4
 
 
+def test_the_newest_snapshot_stays_whatever_the_options_ask_for():
+    table = Table("t", MemoryFiles(), dialect)
+    none = {"snapshot.num-retained.min": "0", "snapshot.num-retained.max": "0"}
+    create(table, Schema((Field(0, "id", scalar(Kind.BIGINT)),), properties=none))
+    for id in (1, 2, 3):
+        table.overwrite({"id": [id]})
+    assert (ids(table), [snapshot.id for snapshot in table.snapshots()]) == ([3], [3])
+
+
 def test_a_tag_that_goes_leaves_what_changelogs_of_branches_are_read_from(tmp_path, home):
     kept = {"snapshot.num-retained.min": "1", "changelog.num-retained.min": "8", "changelog.num-retained.max": "8"}
     fewer = {"changelog.num-retained.min": "1", "changelog.num-retained.max": "1"}
