@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import random
 import threading
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 from lakeformat import Conflict, InvalidInput, Lake, UnsupportedFeature
 from lakeformat.codec import murmur
 from lakeformat.commit import commit
-from lakeformat.dialects.paimon import compaction, metadata
+from lakeformat.dialects.paimon import compaction, manifest, metadata
 from lakeformat.dialects.paimon.dialect import Paimon
 from lakeformat.dialects.paimon.view import PaimonView
 from lakeformat.engines.arrow import ArrowEngine
@@ -208,6 +209,28 @@ def test_only_the_partitions_asked_for(tmp_path):
 
 
 # --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_files_of_a_bucket_without_a_key_keep_the_order_of_their_rows(tmp_path, seed):
+    """Those that are merged lie beside each other, by sequence numbers, wherever manifests name them."""
+    chance, count = random.Random(seed), 0
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string())])
+    properties = {"bucket": "1", "bucket-key": "id", "write-only": "true", "target-file-size": "3 kb"}
+    properties["manifest.merge-min-count"] = str(chance.choice([2, 30]))
+    t = Lake(tmp_path, fsync="false").create_table("d.t", schema, properties=properties)
+    for _ in range(14):
+        more = chance.choice([1, 1, 200])
+        rows = {"id": range(count, count + more), "s": [str(chance.random()) for _ in range(more)]}
+        t.append(pa.table(rows, schema=schema))
+        count += more
+        if chance.random() < 0.4:
+            t.compact(full=chance.random() < 0.5)
+        view = doors.view(t)
+        entries = manifest.live_entries(view.reader, view.state.document, view.state.schema)
+        ends = sorted(zip(*(entries[f"_{end}_SEQUENCE_NUMBER"].to_pylist() for end in ("MIN", "MAX")), strict=True))
+        assert all(last < first for (_, last), (first, _) in itertools.pairwise(ends)), ends
+    assert t.scan().count() == count
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
