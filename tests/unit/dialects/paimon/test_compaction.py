@@ -211,10 +211,10 @@ def test_only_the_partitions_asked_for(tmp_path):
 # --- buckets ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [1, 6])
-def test_files_of_a_bucket_without_a_key_keep_the_order_of_their_rows(tmp_path, seed):
+@pytest.mark.parametrize("story", [1, 6])
+def test_files_of_a_bucket_without_a_key_keep_the_order_of_their_rows(tmp_path, story):
     """Those that are merged lie beside each other, by sequence numbers, wherever manifests name them."""
-    chance, count = random.Random(seed), 0
+    chance, count = random.Random(story), 0
     schema = pa.schema([("id", pa.int64()), ("s", pa.string())])
     properties = {"bucket": "1", "bucket-key": "id", "write-only": "true", "target-file-size": "3 kb"}
     properties["manifest.merge-min-count"] = str(chance.choice([2, 30]))
