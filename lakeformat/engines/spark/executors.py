@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -292,9 +293,11 @@ def of_job(job: str, work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def this_task() -> tuple[int, int]:
-    """The running task: its partition, and its attempt number, which is unique in the application."""
+    """The running task: its partition, and its attempt number, which is unique in the application. Sail does not tell
+    them; numbers by chance keep the names of its tasks' files apart as well."""
     context = TaskContext.get()
-    assert context is not None, "not in a task"
+    if context is None:
+        return secrets.randbits(62), 0
     return context.partitionId(), context.taskAttemptId()
 
 
