@@ -59,8 +59,9 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
     keyed = frame.withColumns(keys)
     if task.bucket is not None and task.keyed is not None and len(keys) == 1 and hasattr(frame, "repartitionById"):
         # By hash two buckets of two may well meet in one task, and all others wait.
-        count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
-        return keyed.repartitionById(count, F.col(*keys)).select(*names)
+        tasks = frame.sparkSession.conf.get("spark.sql.shuffle.partitions", None)
+        if tasks is not None:  # Sail has no such setting, and sends rows by hash only.
+            return keyed.repartitionById(min(task.bucket.count, int(tasks)), F.col(*keys)).select(*names)
     if task.keyed is not None:  # All rows of a key to one task, however many frame_columns are.
         return keyed.repartition(*(F.col(name) for name in keys)).select(*names)
     return keyed.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
