@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.spark.frames import OURS, quoted
+from lakeformat.engines.spark.session import heeds_hints, sends_by_number
 from lakeformat.engines.spark.types import PLAIN, kind_of, spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Curve, PartitionField, Sort, TransformKind
@@ -55,14 +56,14 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
         return frame
     if task.bucket is None and all(by.transform.kind is TransformKind.IDENTITY for by in task.partition_by):
         # Without a copy of each key in the shuffled rows.
-        return frame.repartition(*columns) if task.keyed is not None else frame.hint("rebalance", *columns)
+        is_whole = task.keyed is not None or not heeds_hints(frame)
+        return frame.repartition(*columns) if is_whole else frame.hint("rebalance", *columns)
     keyed = frame.withColumns(keys)
-    if task.bucket is not None and task.keyed is not None and len(keys) == 1 and hasattr(frame, "repartitionById"):
+    if task.bucket is not None and task.keyed is not None and len(keys) == 1 and sends_by_number(frame):
         # By hash two buckets of two may well meet in one task, and all others wait.
-        tasks = frame.sparkSession.conf.get("spark.sql.shuffle.partitions", None)
-        if tasks is not None:  # Sail has no such setting, and sends rows by hash only.
-            return keyed.repartitionById(min(task.bucket.count, int(tasks)), F.col(*keys)).select(*names)
-    if task.keyed is not None:  # All rows of a key to one task, however many frame_columns are.
+        count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
+        return keyed.repartitionById(count, F.col(*keys)).select(*names)
+    if task.keyed is not None or not heeds_hints(frame):  # All rows of a key to one task, however many they are.
         return keyed.repartition(*(F.col(name) for name in keys)).select(*names)
     return keyed.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
 

@@ -86,6 +86,8 @@ def _delete(store: Store, job: str) -> None:
     )  # fmt: skip
 
 
+# Errors of ours as Spark and Sail tell them.
+_OURS = re.compile(r"(?:lakeformat\.errors\.|External error: )(InvalidInput|OutsideScope|UnsupportedFeature): (.*)")
 # Spark's names of errors of the values of expressions.
 _OF_A_VALUE = re.compile(
     r"\[(?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|NUMERIC_VALUE_OUT_OF_RANGE)\S*\] (.*)"
@@ -97,7 +99,7 @@ def _named(collect: Callable[[], Any]) -> Any:
     try:
         return collect()
     except Exception as error:
-        if match := re.search(r"lakeformat\.errors\.(InvalidInput|OutsideScope|UnsupportedFeature): (.*)", str(error)):
+        if match := _OURS.search(str(error)):
             raise getattr(errors, match[1])(match[2]) from error
         if match := _OF_A_VALUE.search(str(error)):
             raise errors.InvalidInput(f"a value does not fit the condition: {match[1]}") from error

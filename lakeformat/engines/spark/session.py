@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lakeformat import errors
 from lakeformat.errors import InvalidInput
@@ -114,6 +114,16 @@ def in_batches_of(spark: SparkSession, rows: int) -> Iterator[None]:
     """Rows are sent to Python in batches of so many, whatever their bytes."""
     with _configured(spark, _BATCH_ROWS, str(rows)), _configured(spark, _BATCH_BYTES, f"{_UNCOUNTED}b"):
         yield
+
+
+def heeds_hints(frame: DataFrame) -> bool:
+    """Whether Spark spreads rows as a hint says. Sail, which lacks settings that every Spark has, does not."""
+    return frame.sparkSession.conf.get("spark.sql.warehouse.dir", None) is not None
+
+
+def sends_by_number(frame: DataFrame) -> bool:
+    """Whether rows can be sent to a task by its number: from PySpark 4.1 on, and not by Sail."""
+    return hasattr(frame, "repartitionById") and heeds_hints(frame)
 
 
 def counts_bytes(spark: SparkSession) -> bool:
