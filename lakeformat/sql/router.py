@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lakeformat.arguments import is_spark
+from lakeformat.engines.choose import spark_engine
 from lakeformat.errors import InvalidInput
 from lakeformat.expression import sql_text
 from lakeformat.model.predicate import Expression
@@ -49,6 +50,10 @@ def run(
         raise InvalidInput(f"sql(spark={spark!r}): give a SparkSession")
     if spark is None:
         spark = next((frame.sparkSession for frame in (frames or {}).values() if is_spark(frame)), None)
+    if spark is not None:
+        spark_engine.require_sparks_own(
+            spark, "SQL", "it answers by functions of its own; run it in process, sql(text), on tables or Arrow data"
+        )
     named = parameters.named(script, params)
     if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
         raise InvalidInput(f"sql(folders={folders!r}): give a list of folders, e.g. ['/data/in', 's3://bucket/in']")

@@ -27,6 +27,12 @@ class PeerMissing(RuntimeError):
     """A peer's environment could not be built; the message says what was tried and what it answered."""
 
 
+def _pinned(names: str) -> list[str]:
+    """The packages in the versions that the project's own environment has."""
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    return [pin for pin in pins if pin.partition("==")[0] in names.split()]
+
+
 @dataclass(frozen=True, slots=True)
 class PythonPeer:
     """An engine that is a Python package, run in its own virtual environment; `jar` (group, artifact, version) of Maven is given to
@@ -126,6 +132,16 @@ ICEBERG = PythonPeer(
 )
 # Paimon's own connector, whose jar Maven brings: of the versions for Spark 3.5 only 0.9 is there.
 PAIMON_SPARK = PythonPeer("paimon-spark", ("pyspark==3.5.7", "pyarrow==19.0.1", "pandas==2.2.3", "setuptools"))
+# A server of Spark Connect without a JVM, with a client and what the library and its tests need.
+SAIL = PythonPeer(
+    "sail",
+    (
+        "pysail==0.7.2",
+        "pyspark-client==4.1.3",
+        *_pinned("pyarrow numpy pandas fastavro zstandard cramjam obstore sqlglot tqdm pyroaring sqlalchemy duckdb"),
+        *_pinned("polars pytest pytest-timeout hypothesis psutil psycopg"),
+    ),
+)
 # Other integrations of Dagster, which run the assets of `engines/dagster_features.py`.
 DAGSTER_ICEBERG = PythonPeer(
     "dagster-iceberg",
@@ -143,7 +159,7 @@ def command(peer: PythonPeer | JavaPeer) -> list[str]:
     match peer:
         case PythonPeer():
             jars = [] if peer.jar is None else [str(jar(*peer.jar))]
-            return [str(_python(peer)), str(HERE / "engines" / f"peer_{peer.script or peer.name}.py"), *jars]
+            return [str(python(peer)), str(HERE / "engines" / f"peer_{peer.script or peer.name}.py"), *jars]
         case JavaPeer():
             classpath = os.pathsep.join(str(path) for path in (_classes(peer), _jar(peer), *_hadoop()))
             return [_tool("java"), *JAVA_FLAGS, "-cp", classpath, "Engine"]
@@ -151,10 +167,11 @@ def command(peer: PythonPeer | JavaPeer) -> list[str]:
 
 def script(peer: PythonPeer, name: str) -> list[str]:
     """The command that runs `engines/<name>` in this peer's environment."""
-    return [str(_python(peer)), str(HERE / "engines" / name)]
+    return [str(python(peer)), str(HERE / "engines" / name)]
 
 
-def _python(peer: PythonPeer) -> Path:
+def python(peer: PythonPeer) -> Path:
+    """The interpreter of this peer's environment, built first if it is not there yet."""
     home = BUILT / peer.name
     python = home / "bin" / "python"
     stamp = {"requirements": peer.requirements, "python": sys.version}
@@ -193,7 +210,7 @@ def _jar(peer: JavaPeer) -> Path:
 
 def rest_server(warehouse: Path, credential: str) -> list[str]:
     """The command that starts Iceberg's own REST catalog on a port that it says; it ends when its input does."""
-    packages = _python(ICEBERG).parents[1] / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    packages = python(ICEBERG).parents[1] / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
     (jar,) = packages.glob("snowpark_connect_deps_iceberg/jars/iceberg-spark-runtime-3.5_2.12-*.jar")
     libraries = os.pathsep.join([str(jar), str(packages / "pyspark" / "jars" / "*")])
     source, home = HERE / "engines" / "rest" / "RestServer.java", BUILT / "rest"

@@ -9,7 +9,7 @@ from lakeformat.engines.spark.data_source import attach, push_filters, register
 from lakeformat.engines.spark.engine import SparkEngine
 from lakeformat.engines.spark.frames import apart, of_arrow
 from lakeformat.engines.spark.merge import SparkSource
-from lakeformat.engines.spark.session import add_to_session
+from lakeformat.engines.spark.session import add_to_session, require_sparks_own
 from lakeformat.engines.spark.types import fields_from_spark, spark_schema, spark_type
 from lakeformat.engines.spark.workers import pack_packages, ready
 
@@ -28,6 +28,7 @@ __all__ = [
     "push_filters",
     "ready",
     "register",
+    "require_sparks_own",
     "session_tables",
     "spark_schema",
     "spark_type",

@@ -45,6 +45,9 @@ def register(spark: SparkSession, name: str, tables: Any) -> None:
     (`following`) or write to (`sink`). Spark uses it in separate processes, for each batch again, so it must be
     picklable."""
 
+    session.require_sparks_own(
+        spark, "reading and writing tables by name", "read table.scan().to_spark(spark), write by table.append(frame)"
+    )
     session.run_here_as_here(spark)
 
     class Source(_Source):

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from lakeformat.codec.arrow import to_arrow
 from lakeformat.engines import worker
 from lakeformat.engines.spark.frames import OURS, quoted
-from lakeformat.engines.spark.session import heeds_hints, sends_by_number
+from lakeformat.engines.spark.session import is_sail, sends_by_number
 from lakeformat.engines.spark.types import PLAIN, kind_of, spark_type
 from lakeformat.errors import InvalidInput
 from lakeformat.model.partition import Curve, PartitionField, Sort, TransformKind
@@ -56,14 +56,14 @@ def distributed(frame: DataFrame, task: WriteTask) -> DataFrame:
         return frame
     if task.bucket is None and all(by.transform.kind is TransformKind.IDENTITY for by in task.partition_by):
         # Without a copy of each key in the shuffled rows.
-        is_whole = task.keyed is not None or not heeds_hints(frame)
+        is_whole = task.keyed is not None or is_sail(frame.sparkSession)
         return frame.repartition(*columns) if is_whole else frame.hint("rebalance", *columns)
     keyed = frame.withColumns(keys)
     if task.bucket is not None and task.keyed is not None and len(keys) == 1 and sends_by_number(frame):
         # By hash two buckets of two may well meet in one task, and all others wait.
         count = min(task.bucket.count, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200))
         return keyed.repartitionById(count, F.col(*keys)).select(*names)
-    if task.keyed is not None or not heeds_hints(frame):  # All rows of a key to one task, however many they are.
+    if task.keyed is not None or is_sail(frame.sparkSession):  # All rows of a key to one task, however many they are.
         return keyed.repartition(*(F.col(name) for name in keys)).select(*names)
     return keyed.hint("rebalance", *(F.col(name) for name in keys)).select(*names)
 
@@ -125,7 +125,8 @@ def _bucket(frame: DataFrame, task: WriteTask, rule: BucketRule) -> Column:
     fields = [find_field(task.fields, name) for name in rule.columns]
     hashed = [_words(frame.schema[field.name].dataType, F.col(quoted(field.name)), field.type) for field in fields]
     words = [column for column in hashed if column is not None]
-    if rule.function != "default" or len(fields) > _HEADED or len(words) < len(fields):
+    is_hashable = rule.function == "default" and len(fields) <= _HEADED and len(words) == len(fields)
+    if not is_hashable or is_sail(frame.sparkSession):  # Sail's `abs` knows no lowest number.
         return _by_rows(partial(worker.buckets, task=task), rule.columns, scalar(Kind.INT))
     row = F.unhex(F.concat(F.lit("00" * 8), *words))
     return F.abs(F.hash(row) % F.lit(rule.count))  # Spark's hash of bytes in whole words is Paimon's, with its seed.

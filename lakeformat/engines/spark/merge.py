@@ -26,9 +26,9 @@ from lakeformat.errors import InvalidInput, LakeError, UnsupportedFeature
 from lakeformat.expression.spark_sql import to_sql
 from lakeformat.model.dataclass import dataclass
 from lakeformat.model.evolution import number
-from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Merge, flat_name
+from lakeformat.model.merge import SOURCE, TARGET, Act, Group, Key, Merge, flat_name
 from lakeformat.model.operation import RowCounts
-from lakeformat.model.predicate import columns_of, functions_of
+from lakeformat.model.predicate import ALWAYS, Column, columns_of, functions_of
 from lakeformat.model.schema import NO_ID, Field, Kind, find_field, scalar
 from lakeformat.model.work import (
     FILE,
@@ -51,6 +51,7 @@ _PART_ROWS = 10_000_000  # Of a source, up to which each worker holds it whole.
 _SOME_WORKERS = 8  # Where the number is unknown.
 _SMALL_BYTES = 8 << 20  # Of a merge's source in files, up to which every task is sent it.
 _FEW_ROWS = 1_000_000  # Of a source, up to which the driver looks at its keys.
+_PLAIN = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT, Kind.STRING, Kind.VARCHAR, Kind.DATE)
 _PLACE = (outcomes.FILE_NAME, outcomes.POSITION_NAME)
 
 
@@ -336,7 +337,14 @@ class SparkSource:
         return sum(task.row_count for task in self._files)
 
     def _require_joined(self, merge: Merge) -> None:
-        """Raise `UnsupportedFeature` for what Spark's own join cannot do."""
+        """Raise `UnsupportedFeature` for what the session's own join cannot do."""
+        if merge.rest != ALWAYS or not all(_is_plain(key, merge) for key in merge.keys):
+            session.require_sparks_own(
+                self._spark,
+                f"a match of rows other than by equal columns of whole numbers, texts or dates, of more than "
+                f"{_PART_BYTES >> 20} MB or {_PART_ROWS} rows",
+                "match by such columns, or merge fewer rows at a time",
+            )
         require_whole(merge.target)
         if any("canonical" in functions_of(key.target) for key in merge.keys):
             raise UnsupportedFeature(
@@ -416,6 +424,16 @@ class _Workers:
         if layout.partition_by and layout.distribution in ("auto", "range"):
             layout = replace(layout, distribution="hash")
         return self.engine.write(store, frame, layout)
+
+
+def _is_plain(key: Key, merge: Merge) -> bool:
+    """Whether the sides are columns of one type whose equality is the same everywhere."""
+    sides = ((TARGET, merge.target), (SOURCE, merge.source))
+    types = {flat_name(side, field.name): field.type for side, fields in sides for field in fields}
+    match key.target, key.source:
+        case Column((target,)), Column((source,)):
+            return types[target] == types[source] and kind_of(types[target]) in _PLAIN
+    return False
 
 
 def _parted_as_table(task: WriteTask, layout: WriteTask, by_name: Mapping[str, Field]) -> WriteTask | None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from lakeformat import redact
+from lakeformat.engines.spark.session import is_sail
 from lakeformat.model.log import log
 
 # A setting of the session: the schemes of locations that Spark may read, separated by commas; all of these if unset.
@@ -43,6 +44,8 @@ class Reach:
 
     @cached_property
     def _schemes(self) -> set[str]:
+        if is_sail(self._spark):  # Its readers heed none of the options that `native` sets.
+            return set()
         chosen = self._spark.conf.get(SCHEMES, None)
         return set(_FILE_SYSTEMS) if chosen is None else set(_FILE_SYSTEMS) & set(re.split(r"[\s,]+", chosen))
 

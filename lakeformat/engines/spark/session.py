@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakeformat import errors
-from lakeformat.errors import InvalidInput
+from lakeformat.errors import InvalidInput, UnsupportedFeature
 
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -116,14 +116,20 @@ def in_batches_of(spark: SparkSession, rows: int) -> Iterator[None]:
         yield
 
 
-def heeds_hints(frame: DataFrame) -> bool:
-    """Whether Spark spreads rows as a hint says. Sail, which lacks settings that every Spark has, does not."""
-    return frame.sparkSession.conf.get("spark.sql.warehouse.dir", None) is not None
+def is_sail(spark: SparkSession) -> bool:
+    """Whether the server is Sail, which lacks settings that every Spark has, and takes hints without heeding them."""
+    return spark.conf.get("spark.sql.warehouse.dir", None) is None
+
+
+def require_sparks_own(spark: SparkSession, what: str, instead: str) -> None:
+    """Raise `UnsupportedFeature` for what Sail would do in another way than Spark."""
+    if is_sail(spark):
+        raise UnsupportedFeature(f"{what} on Sail: {instead}")
 
 
 def sends_by_number(frame: DataFrame) -> bool:
     """Whether rows can be sent to a task by its number: from PySpark 4.1 on, and not by Sail."""
-    return hasattr(frame, "repartitionById") and heeds_hints(frame)
+    return hasattr(frame, "repartitionById") and not is_sail(frame.sparkSession)
 
 
 def counts_bytes(spark: SparkSession) -> bool:
