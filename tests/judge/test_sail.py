@@ -3,18 +3,15 @@
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 from . import environments
 from .environments import ROOT
 
-FILES = ["verbs", "merge", "crossing", "keyed", "version_3", "types", "merge_on_read", "wide_rows"]
-# What these ask of the session itself: a JVM, settings of Spark, or a match that Sail is not asked for.
-OTHERWISE = (
-    "whatever_the_sessions_settings or evaluates_the_source_once or a_key_that_is_computed or numbers_of_another_width"
-)
+FILES = ["verbs", "merge", "crossing", "keyed", "version_3", "merge_on_read"]
+# What these ask of the session itself (a JVM, settings of Spark), or a match that Sail is not asked for.
+OTHERWISE = "sessions_settings or source_once or computed or width"
 SERVER = """
 from pysail.spark import SparkConnectServer
 server = SparkConnectServer(port=0)
