@@ -121,10 +121,10 @@ def is_sail(spark: SparkSession) -> bool:
     return spark.conf.get("spark.sql.warehouse.dir", None) is None
 
 
-def require_sparks_own(spark: SparkSession, what: str, instead: str) -> None:
-    """Raise `UnsupportedFeature` for what Sail would do in another way than Spark."""
+def require_sparks_own(spark: SparkSession, feature: str, instead: str) -> None:
+    """Raise `UnsupportedFeature` for a feature that Sail has in another way than Spark."""
     if is_sail(spark):
-        raise UnsupportedFeature(f"{what} on Sail: {instead}")
+        raise UnsupportedFeature(f"{feature} on Sail: {instead}")
 
 
 def sends_by_number(frame: DataFrame) -> bool:
