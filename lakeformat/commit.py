@@ -91,7 +91,7 @@ def commit(  # noqa: C901 - the one loop, whole: its rules depend on each other
                 raise
             plan = view.plan(operation, stamp(attempt))
             is_base = loaded is not None and loaded.version == view.version
-            plan = replace(plan, snapshot=counted(plan.snapshot, operation, is_base))
+            plan = replace(plan, snapshot=counted(plan.snapshot, operation, view, is_base))
             assert plan.root_path not in plan.files, plan
             store.write_many(plan.files)
         except StoreError as error:
@@ -176,9 +176,10 @@ def settle(store: Store, operation: Operation, view: AnyView, doubts: list[_Doub
     return None
 
 
-def counted(snapshot: Snapshot, operation: Operation, is_base: bool) -> Snapshot:
-    """The snapshot with the counts of changed rows that the operation has. An overwrite is evaluated again on every
-    base, and what it deletes was counted on the one it was planned on: `is_base`."""
+def counted(snapshot: Snapshot, operation: Operation, view: AnyView, is_base: bool) -> Snapshot:
+    """The snapshot with the counts of changed rows that the operation has. What an overwrite deletes are the rows of
+    the files that it removes from `view`; where other files delete some of them, the operation counted those of its
+    base, which the view may be."""
     match operation:
         case Append(counts=counts) | Overwrite(counts=counts) | Rewrite(counts=counts) | RowDelta(counts=counts):
             if counts is None:
@@ -187,7 +188,10 @@ def counted(snapshot: Snapshot, operation: Operation, is_base: bool) -> Snapshot
             counts = RowCounts(inserted=sum(file.row_count for file in added))
         case _:
             return snapshot
-    deleted = counts.deleted if is_base or not isinstance(operation, Overwrite) else None
+    deleted = counts.deleted
+    if isinstance(operation, Overwrite):
+        has_whole_files = view.on(operation.request.branch).pruning.has_whole_files()
+        deleted = snapshot.rows_removed if has_whole_files else deleted if is_base else None
     values = zip(CHANGED_ROWS, (counts.updated, deleted, counts.inserted), strict=True)
     known = {name: count for name, count in values if count is not None}
     return replace(snapshot, figures={**snapshot.figures, **known})

@@ -112,6 +112,9 @@ class Pruning(Protocol):
     def matching_wholly(self, files: Files, predicate: Expression) -> np.ndarray:
         """For each file, whether bounds prove that `predicate` is true for all of its rows."""
 
+    def has_whole_files(self) -> bool:
+        """Whether the table's rows are those of its files: none is deleted, and none has columns in another file."""
+
 
 class Compaction(Protocol):
     """What is worth rewriting."""
@@ -156,8 +159,7 @@ class Expiring(Protocol):
         """The snapshots undone by the restore with this id."""
 
     def partitions(self, now_ms: int, properties: Mapping[str, str] = ...) -> Expression | None:
-        """The expired partitions as a scope, by the table's options overridden by `properties`; None if there are
-        none."""
+        """The expired partitions as a scope, by the table's options and `properties` over them; None without any."""
 
     def orphans(self, older_than_ms: int) -> list[Listed]: ...
     def tag_schedule(self) -> TagSchedule | None: ...
@@ -374,8 +376,7 @@ class Hints(Protocol):
     """Files that tell other engines what metadata alone does not."""
 
     def done_marks(self, partitions: Sequence[tuple[Any, ...]], now_ms: int) -> Mapping[str, bytes]:
-        """The files that mark these partitions as done. Raises `UnsupportedFeature` if the table's options ask for
-        more."""
+        """The files that mark these partitions as done. Raises `UnsupportedFeature` for options that ask for more."""
 
     def earliest(self, snapshot_id: int) -> tuple[int, Mapping[str, bytes]]:
         """(the snapshot that other engines take for the earliest now, the hint by which they take `snapshot_id`).
@@ -648,8 +649,7 @@ class Format(Protocol):
 
     def is_table(self, reader: Reader) -> bool: ...
     def on_branch(self, store: Store, name: str) -> Store:
-        """The files of the table at the branch `name`, whether or not the branch exists. Raises `InvalidInput` for an
-        invalid name."""
+        """The files of the table at the branch `name`, which need not exist. Raises `InvalidInput` for its name."""
 
     def head(self, store: Store) -> Head: ...
     def load(self, reader: Reader, version: int, earlier: Any = None) -> AnyView:

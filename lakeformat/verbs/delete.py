@@ -29,7 +29,7 @@ def delete(change: Change, condition: Expression) -> Overwrite | Rewrite | RowDe
                 added=(),
                 scope=scope,
                 kind=OperationKind.DELETE,
-                counts=RowCounts(deleted=change.view.count(scope)),
+                counts=RowCounts(deleted=rows.row_count_in(change, scope)),
             )
             if len(data_files)
             else None

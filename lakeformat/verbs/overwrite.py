@@ -16,7 +16,6 @@ from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
     bind,
-    columns_of,
     split,
 )
 from lakeformat.model.work import (
@@ -100,7 +99,7 @@ def replace_rows(
             added=added,
             scope=scope,
             pinned_to=pinned_to,
-            counts=_counts(change, added, lambda: change.view.count(scope)),
+            counts=_counts(change, added, lambda: rows.row_count_in(change, scope)),
         )
     touched = rows.touch(change, condition)
     kept = rows.rewrite(change, touched.mixed, delete_where=condition)
@@ -158,8 +157,6 @@ def replace_partitions(
     """The operation that replaces these partitions by `added`. A file of another partition spec, which metadata cannot
     place inside or outside of them, loses its rows in these partitions."""
     scope = change.view.partitions.scope_of(partitions)
-    # The scope is on partition fields, and rows are counted by columns.
-    is_on_columns = columns_of(scope) <= set(change.view.schema.partitioning.columns)
     if change.view.partitions.chooses_files(scope):
         return Overwrite(
             request=change.request,
@@ -167,7 +164,7 @@ def replace_partitions(
             scope=scope,
             pinned_to=pinned_to,
             is_dynamic=True,
-            counts=_counts(change, added, lambda: change.view.count(scope) if is_on_columns else None),
+            counts=_counts(change, added, lambda: rows.row_count_in(change, scope)),
         )
     condition = bind(change.view.partitions.rows_in(partitions), change.view.schema.fields)
     return replace_rows(change, condition, added, pinned_to)

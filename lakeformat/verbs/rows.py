@@ -21,6 +21,7 @@ from lakeformat.model.predicate import (
     ALWAYS,
     Expression,
     Literal,
+    columns_of,
 )
 from lakeformat.model.schema import Field
 from lakeformat.model.work import (
@@ -90,6 +91,13 @@ def row_count(files: Iterable[WrittenFile]) -> int:
         for file in files
         if file.content is Content.DATA and not file.refers_to and file.first_row_id is None
     )
+
+
+def row_count_in(change: Change, scope: Expression) -> int | None:
+    """The rows of a scope that chooses whole files; None if metadata does not say, or if the commit counts them."""
+    # The scope may be on partition fields, and rows are counted by columns.
+    is_on_columns = columns_of(scope) <= set(change.view.schema.partitioning.columns)
+    return change.view.count(scope) if is_on_columns and not change.view.pruning.has_whole_files() else None
 
 
 def live_rows(tasks: Sequence[FilesTask]) -> int | None:

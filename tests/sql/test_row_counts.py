@@ -161,3 +161,21 @@ def test_rows_that_position_deletes_took_before_are_not_counted_twice(tmp_path):
     lake.sql("ALTER TABLE d.t SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')")
     assert counts(lake.sql("DELETE FROM d.t WHERE id < 20 AND p = 'p1'")) == (0, 4, 0)
     assert counts(lake.sql("DELETE FROM d.t WHERE p = 'p1'"))[1] in (None, 13)
+
+
+@pytest.mark.parametrize("kind", ["paimon", "iceberg-cow", "iceberg-3"])
+def test_an_overwrite_counts_what_others_added_since_it_began(tmp_path, monkeypatch, kind):
+    lake = filled(tmp_path, kind)
+    if kind == "iceberg-3":
+        lake.sql("DELETE FROM d.t WHERE id = 1")  # By a deletion vector.
+    written = ArrowEngine.write
+
+    def late(self, *arguments, **named):
+        monkeypatch.setattr(ArrowEngine, "write", written)
+        lake.sql("INSERT INTO d.t VALUES (1000, 1, 'p1'), (1001, 2, 'p1')")
+        return written(self, *arguments, **named)
+
+    monkeypatch.setattr(ArrowEngine, "write", late)
+    told = counts(lake.sql("INSERT OVERWRITE d.t PARTITION (p = 'p1') VALUES (1, 1), (2, 1), (3, 1)"))
+    assert lake.sql("SELECT count(*) FROM d.t WHERE p = 'p1'").to_arrow().column(0).to_pylist() == [3]
+    assert told == (0, None if kind == "iceberg-3" else 22, 3)

@@ -180,6 +180,10 @@ class Pruning(Part[State]):
         bounds = _bounds(self.state, files.entries, conditions.columns_of(predicate))
         return np.asarray(pruning.must_match(predicate, bounds, len(files)))
 
+    def has_whole_files(self) -> bool:
+        document = self.state.snapshot_document
+        return document is None or (document.get("summary") or {}).get("total-delete-files") == "0"
+
 
 def tasks(
     reader: Reader,

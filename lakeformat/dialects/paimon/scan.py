@@ -248,6 +248,11 @@ class Pruning(Part[State]):
         known = _must_match(self.reader, self.state, files.entries, predicate)
         return known & ~files.beside.replaces(self.reader, self.state, files.entries, conditions.columns_of(predicate))
 
+    def has_whole_files(self) -> bool:
+        has_index = bool((self.state.document or {}).get("indexManifest"))
+        has_columns = options.read(self.state.schema).data_evolution_enabled
+        return not (has_index or has_columns or self.state.schema.primary_key)
+
 
 def tasks(
     reader: Reader,
