@@ -488,6 +488,9 @@ _CLAUSES = {
     "USING",
 }
 
+# Behind another word, BY is a name.
+_BEFORE_BY = {"GROUP", "ORDER", "PARTITION", "PARTITIONED", "CLUSTER", "CLUSTERED", "SORT", "SORTED", "DISTRIBUTE"}
+
 
 def _require_operands(cursor: Cursor) -> None:
     """Refuse a comma, an operator or a keyword with nothing behind it, which sqlglot reads as if it were not there."""
@@ -513,7 +516,10 @@ def _require_operands(cursor: Cursor) -> None:
         if word in ("LIMIT", "OFFSET") and following is None and index > 1:
             cursor.at = index + 1
             cursor.fail(f"expected a number behind {token.text!r}")
-        is_name = index > 0 and tokens[index - 1].token_type is TokenType.DOT
+        before = tokens[index - 1] if index > 0 else None
+        is_name = before is not None and (
+            before.token_type is TokenType.DOT or (word == "BY" and before.text.upper() not in _BEFORE_BY)
+        )
         is_dot = token.token_type is TokenType.DOT
         if not is_dot and token.token_type not in _WANTING and (word not in _WANTING_WORDS or is_name):
             continue

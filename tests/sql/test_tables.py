@@ -553,3 +553,13 @@ def test_options_of_a_session_are_paimons(orders):
     else:
         assert orders.with_options({"target-file-size": "1 mb"}).properties["target-file-size"] == "1 mb"
         assert "target-file-size" not in orders.properties
+
+
+def test_by_is_a_name_where_no_clause_has_it(tmp_path):
+    lake = Lake(tmp_path)
+    lake.sql("CREATE NAMESPACE by; USE by; CREATE TABLE t (by INT); INSERT INTO t VALUES (1)")
+    assert lake.sql("SELECT by FROM by.t GROUP BY by ORDER BY by").to_arrow().to_pylist() == [{"by": 1}]
+    assert lake.sql("SHOW TABLES IN by").to_arrow()["tableName"].to_pylist() == ["t"]
+    for clause in ("ORDER BY", "GROUP BY", "SORT BY"):
+        with pytest.raises(InvalidInput, match="expected something behind 'BY'"):
+            lake.sql(f"SELECT by FROM t {clause}")
