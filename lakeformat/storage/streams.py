@@ -42,7 +42,7 @@ class NewFile:
         with memoryview(data) as view:
             size = view.nbytes
             try:
-                self._write(data)
+                self._write(data if view.format == "B" else view.cast("B"))  # Of Arrow's buffers they are signed bytes.
             except LakeError:
                 raise
             except Exception as error:

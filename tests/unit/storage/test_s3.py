@@ -71,6 +71,16 @@ def test_plain_http_is_for_reading(s3: S3Server):
         reader.create("new", b"x")
 
 
+@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+@pytest.mark.parametrize(("rows", "columns"), [(1_500_000, 1), (200_000, 6)])
+def test_rows_that_several_threads_encode_are_written(s3: S3Server, format: str, rows: int, columns: int):
+    lake = Lake(s3.new_bucket(), **s3.options)
+    data = pa.table({f"c{index}": pa.array(range(rows), pa.int64()) for index in range(columns)})
+    table = lake.create_table("d.t", data.schema, format=format)
+    table.append(data)
+    assert table.scan().to_arrow().sort_by("c0").equals(data)
+
+
 def test_a_put_that_the_client_repeats_does_not_lose_to_itself():
     """The first answer to the put of the snapshot is swallowed by a 503, after its effect."""
     seen: list[str] = []
