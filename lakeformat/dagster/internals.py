@@ -20,6 +20,7 @@ from dagster._core.execution.context.system import StepExecutionContext
 from dagster._core.execution.plan.execute_step import core_dagster_event_sequence_for_step
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.plan.state import KnownExecutionState
+from dagster._core.storage.event_log import SqlEventLogStorage
 from dagster._core.system_config.objects import ResolvedRunConfig
 
 KEYS_IN_QUERY = 500
@@ -78,11 +79,19 @@ def in_pool(context: dg.OpExecutionContext, pool: str, holder: str, seconds: flo
         if not pools.claim(pool, claim):
             context.log.info(f"waits for a place in the pool {pool}")
             while not pools.claim(pool, claim):
+                _assign_free_place(context.instance.event_log_storage, pool)
                 time.sleep(seconds)
         try:
             yield
         finally:
             pools.free_step(claim)
+
+
+def _assign_free_place(storage: Any, pool: str) -> None:
+    """Give a place that is free to the first step that waits. Dagster assigns places when they become free, and none to
+    a step that began to wait just then."""
+    if isinstance(storage, SqlEventLogStorage) and storage.has_unassigned_slots(pool):
+        storage.assign_pending_steps([pool])
 
 
 def leave_pool(context: dg.OpExecutionContext, holder: str) -> None:

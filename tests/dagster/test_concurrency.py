@@ -120,6 +120,24 @@ def test_maintenance_waits_in_the_pool_of_each_table(home, lake):
         assert not pools.get_concurrency_info("lake__airports").claimed_slots
 
 
+def test_maintenance_gets_a_place_that_became_free_as_it_began_to_wait(home, lake, monkeypatch):
+    lake.lake.create_table("nyc.airports", pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+    job = maintain_job({"airports": TABLES["airports"]})
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        pools = instance.event_log_storage
+        writer = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        pools.initialize_concurrency_limit_to_default("lake__airports")
+        assert pools.claim_concurrency_slot("lake__airports", writer.run_id, "airports").is_claimed
+        added = type(pools).add_pending_step
+
+        def late(self, *arguments, **named):
+            self.free_concurrency_slots_for_run(writer.run_id)
+            added(self, *arguments, **named)
+
+        monkeypatch.setattr(type(pools), "add_pending_step", late)
+        assert job.execute_in_process(instance=instance, resources={"lake": lake, "upkeep": Upkeep()}).success
+
+
 @pytest.mark.long("test_maintenance_waits_in_the_pool_of_each_table, and test_definitions.py: every table is in a pool")
 def test_processes_with_one_pool_wait_for_each_other(lake, home):
     with dg.DagsterInstance.from_config(str(home)) as instance:
