@@ -79,6 +79,7 @@ KEPT = {
     "lakeformat/model/option_keys.py _pattern": "a constant per format",
     "lakeformat/engines/spark/batches.py _wide": "columns of frames that had a row too large for batches of a fixed number",
     "lakeformat/engines/spark/reachable.py _schemes_of_session": "what a Spark session reaches, as long as there is the session",
+    "lakeformat/engines/spark/session.py _is_sail": "what answers a Spark session, as long as there is the session",
     "lakeformat/reading/scan.py _hashing": "a DuckDB connection",
     "lakeformat/sql/in_process.py _add_function": "functions that a DuckDB connection has",
     "lakeformat/sql/in_process.py _add_hashes": "whether a DuckDB connection has functions",

@@ -184,12 +184,9 @@ class Postgres:
         return [row[0] for row in rows]
 
     def describe(self, name: str, key: Sequence[str] | None = None) -> SourceTable:
-        with refusals():
-            connection = self._open()
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            # In one view: columns of one moment with files of the next would hide the ALTER TABLE between them.
-            with connection.transaction():
-                return self._described(name, key)
+        # In one view: columns of one moment with files of the next would hide the ALTER TABLE between them.
+        with refusals(), self._open().transaction():
+            return self._described(name, key)
 
     def _described(self, name: str, key: Sequence[str] | None) -> SourceTable:
         schema, _, table = name.partition(".") if "." in name else ("public", "", name)
@@ -845,6 +842,7 @@ class Postgres:
         with refusals():
             # A prepared statement fails once a table that it reads was altered.
             connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=None)
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             for name, value in _SETTINGS.items():
                 connection.execute("SELECT set_config(%s, %s, false)", (name, value))
             return connection

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,7 @@ from lakeformat.errors import InvalidInput, UnsupportedFeature
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNCOUNTED = (1 << 31) - 1  # Of bytes in a batch: the limit with which Spark does not add them up.
+_is_sail: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
 _LISTED_BY_DRIVER = 4  # Objects, each of which takes some requests.
 
 
@@ -117,8 +119,11 @@ def in_batches_of(spark: SparkSession, rows: int) -> Iterator[None]:
 
 
 def is_sail(spark: SparkSession) -> bool:
-    """Whether the server is Sail, which lacks settings that every Spark has, and takes hints without heeding them."""
-    return spark.conf.get("spark.sql.warehouse.dir", None) is None
+    """Whether the server is Sail, which lacks settings that every Spark has, and takes hints without heeding them.
+    A session is asked once."""
+    if spark not in _is_sail:
+        _is_sail[spark] = spark.conf.get("spark.sql.warehouse.dir", None) is None
+    return _is_sail[spark]
 
 
 def require_sparks_own(spark: SparkSession, feature: str, instead: str) -> None:
